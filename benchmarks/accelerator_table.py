@@ -1,4 +1,4 @@
-"""What `accelerator.sh` asks of Python: what was printed as a result, and results as a table.
+"""Python part of `accelerator.sh`: parse printed results, and tabulate them.
 
 python benchmarks/accelerator_table.py table RESULTS
 """

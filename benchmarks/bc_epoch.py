@@ -1,15 +1,14 @@
-"""Seconds of a behavioural-cloning epoch, ours against a plain implementation, on one pinned core.
+"""Seconds per behavioural-cloning epoch, ours against a plain implementation, on one pinned core.
 
-    python benchmarks/bc_epoch.py --json                                  # 1,000 games, batch 128:
-    minutes an epoch python benchmarks/bc_epoch.py --games 256 --batch-size 128 --json     # scaled
-    down
+    python benchmarks/bc_epoch.py --json                                      # minutes per epoch
+    python benchmarks/bc_epoch.py --games 256 --batch-size 128 --json         # scaled down
 
-Two-player games of our convention bot, the paper's network (embedding 1024, LSTM 512, decoder 256,
-dropout 0.5), AdamW. `plain` replays the games of every batch with jaxmarl, one network call a
-timestep, in float32 over the padded length of the data (89 moves); `ours` replays them in our
-environment over the longest game, in the precision that `auto` chooses on this machine, `float32`
-without mixed precision. Ours permutes colours, plain does not. The sides alternate in one process,
-in core seconds (see `common`); an epoch is its minibatches alone, without evaluation.
+Two-player games of `bot:convention` (1,000 by default, batch 128), the paper's network (embedding
+1024, LSTM 512, decoder 256, dropout 0.5), AdamW. `plain` replays the games of every batch with
+jaxmarl, one network call per timestep, in float32 over the padded length of the data (89 moves).
+`ours` replays them in `HanabiEnv` over the longest game, in the precision that `auto` selects on
+this machine; `float32` is without mixed precision. Only ours permutes colours. The sides alternate
+in one process, in core seconds (see `common`); an epoch is its minibatches, without evaluation.
 """
 
 import sys

@@ -1,16 +1,16 @@
-"""What is possible with each partner of the gauntlet: a best response to each
-(`train/best_response.py`), and the figures that `hanabi-rl gauntlet` divides by.
+"""Best-response scores of all gauntlet partners, by which `hanabi-rl gauntlet` divides.
 
     python benchmarks/best_response_scores.py RUNS [--players 2] [--commands | --write yes]
 
-A run that is finished is not trained again: run the same command again until all are there. With
-`--commands` the trainings are printed, a line each, to be run elsewhere (RUNS may be a variable of
-the shell there). `--write yes` puts the figures where the gauntlet reads them.
+Trains a best response to each partner (`train/best_response.py`). Finished runs are not repeated;
+run the same command until all exist. `--commands` prints the training commands, one per line, to
+run elsewhere (RUNS may be a shell variable there). `--write yes` writes the scores where the
+gauntlet reads them.
 
-Each begins as the agent that ships for strangers, so a few minutes of one core do, and no figure is
-below that agent's but by chance. Partners that are networks err less in training than they would if
-they drew their moves, as the gauntlet's partners are greedy. What comes of it is no bound: a longer
-training can only find more.
+Each run starts from the bundled ad hoc agent, so a few minutes of one core suffice, and a score is
+below that agent's only by chance. Partners that are networks make fewer errors in training than
+with sampled moves, because the gauntlet's partners are greedy. The scores are lower bounds: longer
+training can only increase them.
 """
 
 from __future__ import annotations

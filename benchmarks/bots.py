@@ -1,11 +1,11 @@
-"""Self-play of every bot with 2 to 5 players, beside what is published of it.
+"""Self-play of all bots with 2 to 5 players, with their published scores.
 
     python benchmarks/bots.py --json
     python benchmarks/bots.py --write yes
     python benchmarks/bots.py --write yes --only rules
 
-The others keep the figures where `hanabi-rl agents` reads them; do so when a bot's version
-changes.
+`--write` stores the scores where `hanabi-rl agents` reads them; run it when a bot's version
+changes, with `--only` for single bots.
 """
 
 import sys

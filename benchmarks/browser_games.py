@@ -1,14 +1,15 @@
-"""Whole games in a real Chromium, by keyboard alone and by pointer alone, against `hanabi-rl play`:
-half of them at 1280 x 800, half at 360 x 740; a reload, a second tab or a lost network in three
-games of four.
+"""Complete games in Chromium, by keyboard or pointer only, against `hanabi-rl play`.
+
+Half of the games run at 1280 x 800, half at 360 x 740; three of four have a reload, a second tab or
+a lost network.
 
     python benchmarks/browser_games.py --games 100 --json
     python benchmarks/browser_games.py --games 20 --pointer 20
 
-Needs Debian's chromium and Playwright's Python package. Prints how many games were recorded,
-exported, accepted by `load_games` and cloned from, what axe-core found, what the browser's console
-said (that the network is gone, where it was taken away, is left out), the size of the page, and the
-time from an own move to the partner's, above the pause.
+Needs Debian's chromium and Playwright's Python package. Prints the numbers of games recorded,
+exported, accepted by `load_games` and cloned; the findings of axe-core; the browser's console
+messages (without those about a removed network); the size of the page; and the time from a move to
+the partner's, without the pause.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""What the benchmarks share: one pinned core, sides that alternate, medians with their spread, a
-table and JSON.
+"""Shared parts of the benchmarks: pinned core, alternating sides, medians, table and JSON.
 
-The machines at hand are shared and noisy. A benchmark therefore compares within one run, the sides
-in turn, and what runs on one pinned core is timed by `core_seconds`, which do not pass while
+The available machines are shared and noisy. A benchmark therefore compares within one run, with
+alternating sides. Work on one pinned core is timed by `core_seconds`, which do not pass while
 another process has the core.
 
-JAX counts the cores when it starts, and reads there whether it may keep what it compiled: a
-benchmark imports this
-first, and calls `pin_one_core` before it imports JAX.
+JAX counts cores and reads its cache settings when it starts: a benchmark imports this module first,
+and calls `pin_one_core` before it imports JAX.
 """
 
 import argparse

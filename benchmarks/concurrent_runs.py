@@ -1,13 +1,12 @@
-"""How to train several small runs on one machine: one after another, in one vmapped update, or in
-processes.
+"""Several small runs on one machine: consecutive, in one vmapped update, or in processes.
 
     python benchmarks/concurrent_runs.py --json
 
-Each run is the quick recurrent PPO (128 environments x 64 steps, LSTM 128). `alone` is one run with
-all cores: a sweep that trains its runs one after another has this rate. `vmapped` is all of them in
-one compiled update. `processes` is one process a core, each pinned to it, as `train/sweep.py
---jobs` starts them. Rates are environment steps per second of all runs together, medians over
-repetitions, sides alternating; compile time is apart.
+Each run is the quick recurrent PPO (128 environments x 64 steps, LSTM 128). `alone`: one run with
+all cores, the rate of a sweep with consecutive runs. `vmapped`: all runs in one compiled update.
+`processes`: one process per core, pinned, as in `train/sweep.py --jobs`. Rates are environment
+steps per second of all runs together, medians over repetitions with alternating sides; compile time
+is separate.
 """
 
 import os

@@ -1,15 +1,15 @@
-"""How often 95% intervals cover the truth, over few games and over many, and over training runs.
+"""Coverage of 95% intervals over few games, many games, and training runs.
 
     python benchmarks/coverage.py --json
 
-`N_games_KIND`: ratio, accuracy over games of 5 to 34 decisions, whose level is the game's own (beta
-6, 4), and beside it what percentiles of resamples cover, which is what there is from
-`intervals.FEW` games on; count, the mean of a skewed count (Poisson, 1 a game); median, of scores
-from 0 to 25 with ties; correlation, Pearson's r of normal numbers, 0.8.
+`N_games_KIND`: `ratio`, accuracy over games of 5 to 34 decisions with a level per game (beta 6, 4),
+next to the coverage of bootstrap percentiles, used from `intervals.FEW` games on; `count`, the mean
+of a skewed count (Poisson, 1 per game); `median`, of scores from 0 to 25 with ties; `correlation`,
+Pearson's r of normal numbers, 0.8.
 
 `N_runs_KIND`: BR-Prox of N training runs with eight partners at two seats, entries normal around
-0.5; apart, where what a run has in common with all partners does not vary (as the bootstrap takes
-it), shared, where it varies as much as the rest.
+0.5; `apart`, without a common effect of a run on all partners (as the bootstrap assumes); `shared`,
+with a common effect as large as the rest.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def games_kinds(
 
     def percentiles() -> Interval:
         right, decisions = accuracy()
-        drawn = intervals._draw(rng, 2000, count)
+        drawn = intervals._sample_counts(rng, 2000, count)
         return intervals._interval(0.0, (drawn @ right) / (drawn @ decisions), 0.95)
 
     def correlation() -> Interval:

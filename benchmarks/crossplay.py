@@ -3,16 +3,16 @@
     python benchmarks/crossplay.py --json
 
 `lstm_1000_games_s`: 1,000 two-player self-play games with the paper's network (embedding 1024, LSTM
-512, decoder 256), float32, randomly initialised. Such a policy loses its three lives within about
-13 turns. So that its games last as long as people's (`lstm_mean_turns`; 65 in the paper's data) it
-plays with `lives` life tokens instead of 3, and samples.
+512, decoder 256), float32, random parameters. Such a policy loses three lives within about 13
+turns. For games as long as human ones (`lstm_mean_turns`; 65 in the paper's data) it has `lives`
+life tokens and samples.
 
-`bot_matrix_s`: a 10 x 10 matrix, two players, 1,000 decks a cell in every seating (100,000 games as
-cell (i, j) is
-cell (j, i)), cache off. The agents are variants of `bot:convention` and `bot:random` that now and
-then, as a hash of what they see says, do the first legal action instead; how often is a parameter.
+`bot_matrix_s`: a 10 x 10 matrix, two players, 1,000 decks per cell in both seatings (100,000 games,
+because cell (i, j) is cell (j, i)), cache off. The agents are variants of `bot:convention` and
+`bot:random` that sometimes play the first legal action instead, by a hash of the observation; a
+parameter sets how often.
 
-Times are medians over repetitions with the least and the most; compile time is apart.
+Times are medians over repetitions with minimum and maximum; compile time is separate.
 """
 
 import sys

@@ -1,13 +1,12 @@
-"""Partners learnt from some people, met by partners learnt from others, and asked to predict the
-moves of a third group.
+"""Agents trained on some humans, evaluated with agents and games of other humans.
 
     python benchmarks/disjoint_humans.py --data games.safetensors --out DIR --json
 
-The games are divided in thirds by deck. Of every third each family trains a clone and HDR-IPPO from
-it; in three rotations the agents of one third play among the proxies of the next (AH2AC2's
-protocol: every line-up with at least one of each) and predict the games of the last. Proxies of
-another family than the agent's read and remember differently, so that their figures flatter less.
-The same command goes on where it stopped.
+The games are split in thirds by deck. On each third each family trains a clone and HDR-IPPO from
+it. In three rotations, the agents of one third play with proxies of the next (AH2AC2's protocol:
+all lineups with at least one of each) and predict the games of the last. Proxies of another family
+than the agent's have other features and memory, so their scores flatter less. The same command
+resumes.
 """
 
 from __future__ import annotations

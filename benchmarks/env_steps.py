@@ -3,13 +3,11 @@
     python benchmarks/env_steps.py --players 2 --json
 
 1024 environments play random legal moves. Each side computes legal moves, reward, done and
-auto-reset at every step, and (but for `ratio_no_obs`) the float32 observations of all seats. As in
-play, an observation is read before the next
-move: one number, which one not known in advance, goes into the key that draws it. One that is only
-computed, or read in
-the step that makes it, XLA may never write. The sides alternate in one process, in core seconds
-(see `common`). Ours draws a move by its number among the legal ones, jaxmarl's interface by an
-argmax over noise.
+auto-reset at every step, and (except for `ratio_no_obs`) the float32 observations of all seats. One
+number of each observation, not known in advance, enters the key of the next move: XLA might not
+write an observation that is only computed, or read in the same step. The sides alternate in one
+process, in core seconds (see `common`). Ours samples a move by its number among the legal ones,
+jaxmarl's interface by an argmax over noise.
 """
 
 import sys

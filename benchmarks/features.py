@@ -1,10 +1,9 @@
-"""What a structured network is shown and costs, a row (one decision), on one pinned core.
+"""Features and cost of structured networks per row (one decision), on one pinned core.
 
     python benchmarks/features.py --json
 
-For 2 and 3 players and each feature set: core microseconds of `look` on 128 games from their state,
-and of actor and critic on its features; the core seconds that `look` takes to compile; and how many
-features there are.
+For 2 and 3 players and each feature set: core microseconds of `look_at` on 128 games, and of
+actor and critic on its features; core seconds to compile it; the number of features.
 """
 
 import math

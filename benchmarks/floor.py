@@ -1,15 +1,14 @@
-"""The floor of one HDR-IPPO update: its matrix products alone, at its shapes, on one pinned core.
+"""Lower bound of one HDR-IPPO update: its matrix products only, on one pinned core.
 
     python benchmarks/floor.py --json
     python benchmarks/floor.py --network structured --features facts --json  # structured_update.py
 
 The update of `update.py` (64 x 128 steps, embedding 1024, LSTM 512, decoder 256, critic 512, 4
-epochs x 4 minibatches) multiplies matrices when it collects (forward, the policy's and the clone's,
-one timestep at a time) and when it learns (forward, and the gradients of kernels and inputs; the
-recurrent kernel's product one timestep at a time, its gradient at once). `mflop_per_step` is what
-that takes per environment step; `<precision>_gflops` the rate at which these products run by
-themselves in core seconds, `<precision>_steps_per_s` the environment steps a second if an update
-did nothing else.
+epochs x 4 minibatches) multiplies matrices in collection (forward, policy and clone, one timestep
+at a time) and in learning (forward, and the gradients of kernels and inputs; the recurrent kernel's
+product one timestep at a time, its gradient at once). `mflop_per_step` is the cost per environment
+step; `<precision>_gflops` the rate of these products alone in core seconds;
+`<precision>_steps_per_s` the environment steps per second of an update without other work.
 """
 
 from collections.abc import Callable

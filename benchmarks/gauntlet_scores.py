@@ -1,11 +1,10 @@
-"""Who plays best with strangers: the gauntlet of every candidate, and the figures by which
-`hanabi-rl play` sits down with the best of them.
+"""Gauntlet of all candidates, from which `hanabi-rl play` selects its default partner.
 
     python benchmarks/gauntlet_scores.py --players 3 --agents agent:human-3p bot:convention
 
-Without `--agents` the candidates are the agents that ship for so many players and the bots of the
-gauntlet but its rule family. What was measured before of the same agent is kept: run the same
-command again until all are there. A new version of the list of partners begins anew.
+Default candidates: the bundled agents for this number of players, and the gauntlet's bots without
+its rule family. Results of unchanged agents are kept; run the same command until all exist. A new
+version of the list of partners discards them.
 """
 
 from __future__ import annotations

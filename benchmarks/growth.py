@@ -1,11 +1,10 @@
-"""What an environment step of training costs as environments, players and network grow, on one
-pinned core.
+"""Training cost per environment step as environments, players and network grow, on one core.
 
     python benchmarks/growth.py --json
 
 One update of a recurrent PPO (2 players, 128 environments x 64 steps, LSTM 256), and the same with
-one thing changed: core microseconds per environment step, which every player observes, and what XLA
-says the update needs at once.
+one change: core microseconds per environment step, observed by all players, and the peak memory
+that XLA reports for the update.
 """
 
 import common

@@ -1,6 +1,7 @@
-"""Bot accounts and scripted people at a server of our own that misbehaves (`tests/support/live_*`):
-what was lost, sent too often or sent too late. `--transcript` prints one game instead, message by
-message, as one bot hears and says it.
+"""Bot accounts and scripted players at a misbehaving fake hanab.live (`tests/support/live_*`).
+
+Counts lost, duplicate and late messages. `--transcript` prints the messages of one game of one bot
+instead.
 
     python benchmarks/live_games.py --people 25 --games 20
     python benchmarks/live_games.py --transcript

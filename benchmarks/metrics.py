@@ -1,4 +1,4 @@
-"""How long the objective metrics of two bots take, playing included, on one core.
+"""Time of the objective metrics of two bots, games included, on one core.
 
 python benchmarks/metrics.py --games 10000 --json
 """

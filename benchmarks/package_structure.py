@@ -1,14 +1,13 @@
-"""How the package hangs together: subpackages, arrows between them, circles, the longest chain of
-imports, what one training run imports, and how many lines one reads to follow one PPO update from
-the script to the gradient (`WAY`).
+"""Structure of the package: imports between subpackages, cycles, longest chain, size of a run.
+
+Also the lines that one reads to follow one PPO update from the script to the gradient (`WAY`).
 
     python benchmarks/package_structure.py [--package hanabi_rl] [--entry MODULE ...] [--json]
     python benchmarks/package_structure.py --map
 
-Imports are read from the source: those that run when a module is loaded and, told apart, those
-inside functions as well (what is imported when it is first asked for). Those for type checkers
-alone are left out. Circles are looked for among all of them. The map is what the docstrings say:
-every subpackage in the order of the data, and the first sentence of each of its modules.
+Imports are read from the source: those at module level and, separately, those inside functions,
+without imports for type checkers. Cycles are searched among all. The map lists all subpackages in
+the order of the data, with the first sentence of each module's docstring.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Yardstick: the cost of one plain HDR-IPPO update, as published trainers structure it.
+"""Baseline: the cost of one plain HDR-IPPO update, structured like published trainers.
 
 Recurrent PPO on jaxmarl's Hanabi: collect with one network call per timestep, then 4 epochs x 4
 minibatches, each re-running the policy and the BC network (for the KL) over the chunk in float32.
@@ -8,8 +8,9 @@ code with `hanabi_rl` or docs/tutorials/hdr_ippo.ipynb, which explains the algor
 must not become faster with the code that it measures.
 
     taskset -c 0 python benchmarks/plain_hdr_ippo.py --envs 64 --steps 128 --updates 3
-prints env steps per second (median over updates after the first two). `update.py` measures it
-beside ours.
+
+Prints environment steps per second (median over updates after the first two). `update.py` compares
+it with ours.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""How long `hanabi-rl play` takes from the command to the first table, and to the partner's answer
-to a first move made at once, without a compilation cache and with the one it left; and how long the
-answers to the moves after it take, no pause being made before they are shown.
+"""Time of `hanabi-rl play` to the first state, to the reply to a first move, and to later replies.
+
+Without a compilation cache, and with the cache of the first start; without pauses before moves.
 
     python benchmarks/play_start.py --players 2 --agent agent:hgroup-2p --json
     python benchmarks/play_start.py --agent 'agent:hgroup-2p?search=fast' --moves 20

@@ -1,13 +1,12 @@
-"""Does mixed precision learn as much? Recurrent self-play PPO on a small game, several seeds in
-each precision.
+"""Learning in mixed precision against float32: recurrent self-play PPO on a small game.
 
     python benchmarks/precision_learning.py --json
 
-The game has 2 colours, 3 ranks, hands of 2 and 2 lives; a perfect score is 6. Every seed is trained
+The game has 2 colours, 3 ranks, hands of 2 and 2 lives; a perfect score is 6. Each seed is trained
 in float32 and with bfloat16 factors, all seeds of one precision in one vmapped update, and then
-plays `games` fresh decks greedily. `difference` is the mean score in mixed precision less that in
-float32, with the 95% interval of a t-test over seeds (Welch), and `share` the farther end of that
-interval as a share of the perfect score.
+plays `games` unseen decks greedily. `difference` is the mean score in mixed precision minus that in
+float32, with the 95% interval of a t-test over seeds (Welch); `share` is the interval's farther end
+as a fraction of the perfect score.
 """
 
 import sys

@@ -1,13 +1,13 @@
-"""Whom an agent trains with, and what it then does with strangers (unit tests, held-out partners).
+"""Effect of training partners on robustness (unit tests, held-out partners).
 
     python benchmarks/robustness.py --out runs/robustness --plot docs/robustness.png --json
 
-Best responses from nothing (two players, the standard game, a structured network that is shown
-facts alone) to one clone, ten clones, one rule player, ten rule players, or half of each; with
-every game dealt afresh or half of them begun in recorded positions (Knott et al. 2021, section 5).
-Clones are of one half of the games of a bot that the command generates. Validation partners are
-five clones of the other half and five other rule players. The run may be stopped: what is finished
-in --out is not done again. With `--members 2 --games 40 --steps 2560 --seeds 0` it takes minutes.
+Best responses from scratch (two players, standard game, structured network with facts only) to one
+clone, ten clones, one rule player, ten rule players, or half of each; with all games from the deal,
+or half of them from recorded positions (Knott et al. 2021, section 5). Clones are of one half of
+the generated games of a bot. Validation partners are five clones of the other half and five other
+rule players. The same command resumes. With `--members 2 --games 40 --steps 2560 --seeds 0` it
+takes minutes.
 """
 
 import os
@@ -36,7 +36,7 @@ from hanabi_rl.evaluation.reporting.plots import COLORS
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.play.demos import demo_games
-from hanabi_rl.runs.run_dir import LATEST_POLICY, MOST_ACCURATE
+from hanabi_rl.runs.run_dir import BEST_ACCURACY, LATEST_POLICY
 from hanabi_rl.storage.files import read_json, write_json
 
 PARTNERS = ("clone", "clones", "rule", "rules", "both")
@@ -97,7 +97,7 @@ def clones(out: Path, half: str, data: Path, count: int, epochs: int) -> list[st
                 seed=seed,
                 **fields,
             )
-            / MOST_ACCURATE
+            / BEST_ACCURACY
         )
         for seed in range(count)
     ]

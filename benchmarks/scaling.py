@@ -1,17 +1,17 @@
-"""One process on all cores against one pinned core, and what pmap costs on several devices.
+"""One process on all cores against one pinned core, and the cost of pmap on several devices.
 
     python benchmarks/scaling.py --json
 
-Every measurement is a process of its own, since JAX counts cores and devices when it starts; rates
-are environment steps per second of time that passes, so this wants an idle machine. `env_*` is
-random play with observations (1024 environments), `update_*` a small recurrent PPO update (128
-environments x 64 steps, LSTM 256):
+Each measurement is a separate process, because JAX counts cores and devices when it starts. Rates
+are environment steps per second of wall time, so the machine should be idle. `env_*` is random play
+with observations (1024 environments), `update_*` a small recurrent PPO update (128 environments x
+64 steps, LSTM 256):
 
-- `one_core`: pinned to one core; `one_process`: one process that sees all cores; `processes`: one
-  pinned process a core at the same time, their rates added; `device_a_core`: one process that sees
-  all cores, with a forced host device for each, over which the update is sharded.
-- `update_devices_N`: the same update and core, sharded over N forced host devices (the ratio is
-  what is left of the speed of one).
+- `one_core`: pinned to one core; `one_process`: one process with all cores; `processes`: one pinned
+  process per core at the same time, rates added; `device_a_core`: one process with all cores and a
+  forced host device per core, over which the update is sharded.
+- `update_devices_N`: the same update and core, sharded over N forced host devices (the ratio is the
+  remaining fraction of the speed with one).
 """
 
 import json

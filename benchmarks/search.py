@@ -1,14 +1,14 @@
-"""What thinking at the table is worth: the same decks with and without, seat for seat.
+"""Gain of search: the same decks with and without it, seat for seat.
 
     python benchmarks/search.py --search fast --games 128 --out runs/search
 
-One seat of an agent searches, taking the others to play as it does, or as `partner=` in `--search`
-says; who they really are is `--partner`, of several seats `A+B` (which of them is next after the
-agent changes from deck to deck). The searching seat goes around the table. With `--seats all` every
-seat of the agent searches. The run may be stopped, ends by itself before `--seconds`, and goes on
-where it was; `--first` is the number of the first deck, so that several processes may share the
-decks of a question: each finds the chunks of the others in `--out`. With `--games 0` nothing is
-played, and the table is of everything in `--out`, or of what `--agent` and `--partner A,B` leave.
+One seat of an agent searches and models the others as itself, or as `partner=` in `--search`. The
+actual partners are `--partner`, for several seats `A+B` (the agent's next neighbour alternates from
+deck to deck). The searching seat rotates. With `--seats all` all seats of the agent search. The run
+can be stopped, ends before `--seconds`, and resumes. `--first` is the number of the first deck, so
+that several processes can divide the decks of a comparison: each reads the others' chunks in
+`--out`. With `--games 0` nothing is played, and the table covers all of `--out`, filtered by
+`--agent` and `--partner A,B`.
 """
 
 import os

@@ -1,12 +1,12 @@
-"""How well a search predicts recorded moves, beside the policy that it starts from.
+"""Prediction of recorded moves by search, compared with the policy that it starts from.
 
     python benchmarks/search_prediction.py --data 3p_human_val_40.safetensors --agent agent:clone-3p
 
-At every decision one search (the others are taken to play as the policy does) finds what each move
-gains; the curves over lambda and `doubt` are computed from those gains. With some lambda, Jacob et
-al. (2022, arXiv 2112.07544) predict people better than with the policy alone. Prints nats and
-accuracy a decision and their differences from the policy's, with intervals over games. The run may
-be stopped and goes on where it was.
+At every decision one search (the others modelled by the policy) estimates the gain of each move;
+the curves over lambda and `doubt` follow from the gains. With some lambda, Jacob et al. (2022,
+arXiv 2112.07544) predict humans better than with the policy alone. Prints cross-entropy (nats) and
+accuracy per decision and their differences from the policy's, with intervals over games. The same
+command resumes.
 """
 
 import dataclasses

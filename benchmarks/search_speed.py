@@ -1,12 +1,12 @@
-"""What a decision of a search takes, by part, and its floor: the matrix products of the network.
+"""Time of a search decision, by part, and its lower bound: the network's matrix products.
 
     python benchmarks/search_speed.py --agent agent:hgroup-2p --search fast --json
 
-The decisions are those of whole games of the agent with itself at which more than one move is
-tried; one pinned core, compilation apart. A decision asks the network for all its rows once for
-itself, once for every move of the others that it reads (and block of hands), and once a ply of the
-games that it plays. The parts of such a round are timed by themselves, at the rows of one position:
-reading the position (`read`), the network (`network`), and making the moves (`play`).
+The decisions are those of self-play games at which more than one move is tried; one pinned core,
+without compilation. A decision applies the network to all its rows once for itself, once for each
+move of the others (and block of hands) that it interprets, and once per ply of its playouts. The
+parts of such a round are timed separately, at the rows of one position: encoding the position
+(`read`), the network (`network`), and applying the moves (`play`).
 """
 
 import statistics

@@ -1,11 +1,13 @@
-"""What hostile clients cost the others: games at a steady rate, first alone, then beside malformed
-messages, connections that never ask for anything, and a flood of connections.
+"""Cost of hostile clients for other games on a challenge server.
+
+Games at a steady rate, first alone, then with malformed messages, idle connections and a flood of
+connections.
 
     python benchmarks/serve_hostile.py --seconds 60 --messages 10000 --json
 
-The clients that attack are a process of their own. Prints how many messages were sent and how many
-were accepted as moves, the other games' percentiles without and with them, and how much memory the
-server's processes took more.
+The hostile clients are a separate process. Prints the numbers of messages sent and accepted as
+moves, the percentiles of the other games without and with them, and the additional memory of the
+server's processes.
 """
 
 from __future__ import annotations

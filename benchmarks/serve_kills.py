@@ -1,12 +1,13 @@
-"""A challenge whose server is killed again and again while candidates play: whether a game was
-lost, granted twice, dealt anew or scored otherwise than its candidate heard, and how soon the
-server was back.
+"""A challenge server that is repeatedly killed while candidates play.
+
+Checks that no game is lost, granted twice, redealt or scored differently than reported to its
+candidate; measures the time until the server is back.
 
     python benchmarks/serve_kills.py --kills 50 --games 1000
     python benchmarks/serve_kills.py --kills 50 --games 1000 --what inference
 
-SIGKILL, of all processes of the server or of its inference process alone, spread evenly over the
-games and at random within them. Ends with 1 where something was wrong.
+SIGKILL of all server processes or of its inference process only, spread evenly over the games and
+at random times within them. Exits with 1 after a fault.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The challenge under load: one candidate alone, 200 at once without thinking, 200 at a steady
-rate, and `evaluation-info` of a key whose games are all done.
+"""Challenge server under load: one candidate, 200 at full speed, 200 at a steady rate.
+
+Also `evaluation-info` of a key with all games finished.
 
     python benchmarks/serve_load.py --minutes 10 --json
 
-The server is a process of its own on this machine, the load generator this one; they share its
-cores. A move's time is from sending it to having the next frame, packed as the published client
-asks for. Beside it stand the processor time that each process spent for a move, which says what a
-busy machine hides, and the resident memory of the server's when all games are open and at the end.
+The server is a separate process on this machine, the load generator this one; they share its cores.
+A move's time is from sending it to receiving the next frame, compressed as the published client
+requests. Also prints the CPU time per move of each process, independent of other load, and the
+server's resident memory with all games open and at the end.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""A candidate's whole challenge, as the published client plays it: three loops that ask how the
-games stand, play the next one and begin again, for two players and then for three.
+"""A candidate's complete challenge, played like the published client.
+
+Three loops query the state of the games, play the next one and repeat, for two players and then for
+three.
 
     python benchmarks/serve_run.py --games 1000 --json
 
-`hanabi_rl/people/serve/client.py` speaks the protocol. The candidate takes the first legal action.
-Ends with 1 where a status, a score or the number of games is not what the candidate heard.
+`hanabi_rl/people/serve/client.py` implements the protocol. The candidate plays the first legal
+action. Exits with 1 if a status, score or number of games differs from the candidate's.
 """
 
 from __future__ import annotations

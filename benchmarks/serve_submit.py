@@ -1,12 +1,11 @@
-"""An agent submitted to a challenge of our own, on the decks and line-ups of `hanabi-rl
-leaderboard`: whether both come to the same score and points, game by game.
+"""An agent submitted to a local challenge, compared with `hanabi-rl leaderboard` on its decks.
 
     python benchmarks/serve_submit.py --games 1000 --json
 
-No agent may play by chance of its own (`bot:iggi` does): who draws what depends on a game's number.
-Server and `hanabi-rl submit` are processes of their own. With --kills the latter is killed
-(SIGKILL) so many times on its way, and started again. Ends with 1 where a score differs, or a game
-is missing.
+Scores and points must be equal game by game. No agent may use its own random numbers (`bot:iggi`
+does): they depend on a game's number. Server and `hanabi-rl submit` are separate processes. With
+--kills the latter is killed (SIGKILL) that often and restarted. Exits with 1 if a score differs or
+a game is missing.
 """
 
 from __future__ import annotations

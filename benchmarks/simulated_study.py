@@ -1,5 +1,7 @@
-"""Simulated people of known effects, in the files that a study leaves: for
-`benchmarks/study_report.py` and for tests."""
+"""Simulated participants with known effects, as the files of a study.
+
+For `benchmarks/study_report.py` and for tests.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The update of a structured learner, and its floor: `update.py` and `floor.py` with
-`--network structured`.
+"""Update of a structured learner, and its lower bound.
 
-The learner is that of `train/ippo.py --preset quick` (128 x 64 steps, 3 epochs x 8 minibatches),
-from random parameters. Its floor are the matrix products of its network, which are read off the
-network's own trace: forward at collection, one timestep at a time, and forward and both gradients
-in every minibatch. Each is timed by itself, at its shapes and in its number format, `floor` being
-the environment steps a second if an update did nothing else.
+For `update.py` and `floor.py` with `--network structured`. The learner is that of `train/ippo.py
+--preset quick` (128 x 64 steps, 3 epochs x 8 minibatches), with random parameters. The lower bound
+are the matrix products of its network, from the network's trace: forward in collection, one
+timestep at a time, and forward and both gradients in every minibatch. Each is timed separately, at
+its shapes and in its number format; `floor` is the environment steps per second of an update
+without other work.
 """
 
 import dataclasses

@@ -1,22 +1,20 @@
-"""Whether a study's report finds what is there, and nothing where there is nothing: simulated
-people of known effects.
+"""Power and false positives of a study's report, with simulated participants of known effects.
 
     python benchmarks/study_report.py --people 20,100 --studies 1000
     python benchmarks/study_report.py --folder /tmp/study --people 20 --scenario line
 
-Everybody plays three games with each of three agents and answers six statements about it. People
-differ in skill and in how they rate; a few games end at 0. The scenarios: `line`, agents that
-differ in score and in rating, and ratings that rise with the score; `parabola`, the same agents,
-and ratings that are highest in the middle; `none`, three times the same agent, and ratings that
-have nothing to do with the score. The truth that intervals have to cover comes from 200,000
-people of the same kind, without the report.
+Each participant plays three games with each of three agents and rates six statements about each.
+Participants differ in skill and in how they rate; a few games end at 0. Scenarios: `line`, agents
+with different scores and ratings, and ratings that rise with the score; `parabola`, the same
+agents, and ratings that are highest in the middle; `none`, three times the same agent, and ratings
+independent of the score. The true values come from 200,000 such participants, without the report.
 
-The table has the share of intervals that cover, and the share of studies in which something is
-found after the correction: of the first and the last agent, 3 points and 0.6 of rating apart
-besides what the score brings; of line and parabola; of anything at all, which where there is
-nothing is false, with its exact 95% interval.
+The table has the coverage of the intervals, and the fraction of studies with a finding after
+correction: for the first and the last agent, 3 points and 0.6 of rating apart in addition to the
+effect of the score; for line and parabola; for any finding, which in `none` is a false positive,
+with its exact 95% interval.
 
-With --folder one such study is written as the server leaves it, for `hanabi-rl study report`.
+--folder writes one such study as the server saves it, for `hanabi-rl study report`.
 """
 
 from __future__ import annotations

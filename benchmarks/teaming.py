@@ -1,12 +1,12 @@
-"""What a bonus for constructive links does: reads a sweep over `teaming_weight`.
+r"""Effect of a reward for constructive links, from a sweep over `teaming_weight`.
 
     python train/sweep.py --algorithm ippo --preset small --grid 'teaming_weight=[0.0, 0.3]' \
         --seeds 0 1 2 3 4 --run-dir DIR
     python benchmarks/teaming.py --sweep DIR --plot docs/teaming.png --json
 
-A line a weight: greedy self-play of every run's policy on the report's decks, the mean and its 95%
-interval over seeds, and of the score and the links the difference to the first weight (Welch). The
-plot has the score of the training games, and the links where they are paid (runs of weight 0 do not
+One line per weight: greedy self-play of every run's policy on the report decks, mean and 95%
+interval over seeds, and for score and links the difference from the first weight (Welch). The plot
+has the score of the training games, and the links where they are rewarded (runs of weight 0 do not
 log them).
 """
 

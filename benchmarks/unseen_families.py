@@ -1,13 +1,12 @@
-"""How well a partner for strangers plays with a family that it never met: the preset without one
-family after the other (`train/best_response.py`), each run then in the gauntlet with all of them.
+"""Score of the ad hoc preset with an unseen family: trained without each family in turn.
 
     python benchmarks/unseen_families.py RUNS [--families simple smart] [--seed 0] [--commands]
 
-Of two players. Each run begins with random parameters, at `hint-history`: the preset's initial
-policy was trained with every family already. The preset is an hour of one core; what is finished is
-not done again: run the same command again until all are there, also for other seeds in the same
-folder. With `--commands` the trainings
-are printed, a line each, to be run elsewhere (RUNS may be a variable of the shell there).
+Two players. Each run (`train/best_response.py`) is then evaluated in the gauntlet with all
+families. Runs start from random parameters, at `hint-history`, because the preset's initial policy
+was trained with all families. The preset takes an hour of one core. Finished runs are not repeated;
+run the same command until all exist, also for other seeds in the same folder. `--commands` prints
+the training commands, one per line, to run elsewhere (RUNS may be a shell variable there).
 """
 
 from __future__ import annotations

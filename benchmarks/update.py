@@ -1,23 +1,22 @@
-"""Environment steps per second of one HDR-IPPO update, ours against a plain trainer, on one pinned
-core.
+"""Environment steps per second of one HDR-IPPO update, ours against a plain trainer, on one core.
 
     python benchmarks/update.py --json
     python benchmarks/update.py --network structured --features facts --json  # structured_update.py
 
 Both sides collect 64 x 128 steps and learn from them for 4 epochs of 4 minibatches, with the
 paper's network (embedding 1024, LSTM 512, decoder 256, critic 512), from random parameters. `plain`
-is `plain_hdr_ippo.py`: jaxmarl's environment, one network call a timestep, float32, the BC network
-in every epoch. `ours` runs in the precision that `auto` chooses on this machine (`precision`),
-`float32` without mixed precision. The sides alternate in one process and are timed in core seconds
-(see `common`). So do their compilations, timed apart, tracing included and without a cache;
-`compile_ratio` is ours to the plain trainer's.
+is `plain_hdr_ippo.py`: jaxmarl's environment, one network call per timestep, float32, the BC
+network in every epoch. `ours` runs in the precision that `auto` selects on this machine
+(`precision`), `float32` without mixed precision. The sides alternate in one process and are timed
+in core seconds (see `common`). Their compilations alternate too, timed separately, with tracing and
+without a cache; `compile_ratio` is ours to the plain trainer's.
 
-`rollout_bytes` is what our rollout stores, `observation_bytes` what its float32 observations would
-take, `_1024x128` the same for the paper's batch. The `_update_bytes` are what XLA says an update
-needs at once.
+`rollout_bytes` is the size of our rollout, `observation_bytes` that of its float32 observations,
+`_1024x128` the same for the paper's batch. `_update_bytes` is the memory that XLA reports for an
+update.
 
-`--sides` leaves some out, and `--compiles` says how often each is compiled (0: `--repeats` times):
-on a GPU the plain trainer takes minutes.
+`--sides` selects sides, `--compiles` the number of compilations (0: `--repeats`): on a GPU the
+plain trainer takes minutes.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Human-like Hanabi partners in JAX: behavioural cloning, HDR-IPPO, and evaluation.
 
-The names below are the public face; they load on first use, so that `import hanabi_rl` is quick.
+Public names load on first use, so that `import hanabi_rl` is fast.
 """
 
 from __future__ import annotations

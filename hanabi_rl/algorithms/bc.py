@@ -23,9 +23,9 @@ from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.play.demos import demo_games, demonstrators
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.run_dir import (
+    BEST_ACCURACY,
+    BEST_LOSS,
     BEST_POLICY,
-    LEAST_LOSS,
-    MOST_ACCURATE,
     write_input_hashes,
     write_summary,
 )
@@ -38,8 +38,8 @@ MIN_TRAIN_GAMES = 5
 """Minimum number of games from which a tenth can be held out."""
 KEPT_POLICIES = {
     BEST_POLICY: "best self-play",
-    MOST_ACCURATE: "best accuracy",
-    LEAST_LOSS: "least loss",
+    BEST_ACCURACY: "best accuracy",
+    BEST_LOSS: "least loss",
 }
 
 
@@ -187,7 +187,7 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
     rows = []
     measured: dict[str, tuple[SelfPlayResult, Prediction]] = {}
     for folder, name in KEPT_POLICIES.items():
-        if folder == LEAST_LOSS and not (run_dir / folder).exists():
+        if folder == BEST_LOSS and not (run_dir / folder).exists():
             continue  # no validation loss was finite
         policy = load_policy(run_dir / folder)
         # several criteria often select the same epoch
@@ -227,7 +227,7 @@ def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     """Prediction of the best-accuracy policies on the games of `val`, mean over seeds, with
     intervals bootstrapped over games."""
     games = load_distinct_games(config.val)
-    reads = [predict(load_policy(run_dir / MOST_ACCURATE), games) for run_dir in run_dirs]
+    reads = [predict(load_policy(run_dir / BEST_ACCURACY), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
     return (
         f"Best-accuracy policies, mean of {count(len(reads), 'seed')} [95% over games]: accuracy "

@@ -19,7 +19,7 @@ from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.runs.config import RunConfig
-from hanabi_rl.runs.run_dir import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE
+from hanabi_rl.runs.run_dir import BEST_ACCURACY, BEST_LOSS, BEST_POLICY
 from hanabi_rl.runs.session import TrainingSession, open_session
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.storage.progress import Progress
@@ -156,10 +156,10 @@ class _Trainer:
             self.best_accuracy is None or accuracy > self.best_accuracy
         ):
             self.best_accuracy = accuracy
-            self.keep(policy, MOST_ACCURATE, accuracy)
+            self.keep(policy, BEST_ACCURACY, accuracy)
         if math.isfinite(loss) and (self.least_loss is None or loss < self.least_loss):
             self.least_loss = loss
-            self.keep(policy, LEAST_LOSS, loss)
+            self.keep(policy, BEST_LOSS, loss)
         if epoch % self.config.selfplay_every == 0 or epoch == self.config.epochs:
             summary = evaluate_selfplay(
                 policy, self.config.selfplay_games, self.config.seed, purpose="selection"

@@ -16,11 +16,11 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.runs.config import RunConfig, saved_config
-from hanabi_rl.runs.run_dir import BEST_POLICY, LEAST_LOSS, MOST_ACCURATE, check_input_hashes
+from hanabi_rl.runs.run_dir import BEST_ACCURACY, BEST_LOSS, BEST_POLICY, check_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.files import read_json
 
-POLICY_BY_CRITERION = {"accuracy": MOST_ACCURATE, "selfplay": BEST_POLICY, "loss": LEAST_LOSS}
+POLICY_BY_CRITERION = {"accuracy": BEST_ACCURACY, "selfplay": BEST_POLICY, "loss": BEST_LOSS}
 """`bc_select` -> the folder of a BC run."""
 
 

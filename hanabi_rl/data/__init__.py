@@ -1,1 +1,1 @@
-"""Recorded games: the one record of them, files, formats of other people, splits."""
+"""Recorded games: container, files, third-party formats, splits."""

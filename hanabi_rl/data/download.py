@@ -1,4 +1,4 @@
-"""The open human games of AH2AC2, from the Hugging Face Hub (`ah2ac2/datasets`)."""
+"""AH2AC2's open human games, from the Hugging Face Hub (`ah2ac2/datasets`)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ FILES = {
 
 
 def download(split: Split = "train", players: int = 2, dest: str | Path = "data") -> Path:
-    """Fetch one file of human games into the folder `dest` and return its path.
+    """Download one file of human games into the folder `dest` and return its path.
 
-    Raises ValueError where there is no such file, ConnectionError (what was tried, how to fetch it
-    by hand) where it cannot be had.
+    Raises ValueError if the file does not exist; ConnectionError, with manual steps, if the
+    download fails.
     """
     if (players, split) not in FILES:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""How recorded games ended, and the move that some recorders add after a last life lost."""
+"""Endings of recorded games; the surplus move that some recorders add after the last life."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ speedrun`: hanab.live ended it with score 0 because a perfect score had become i
 
 
 def ending(table: PythonGame) -> Ending:
-    """How the game at a table ended, if it ends there."""
+    """Ending of a game if it stops in its current state."""
     if table.life_tokens == 0:
         return "bombed"
     if table.points == table.rules.max_score:
@@ -30,7 +30,7 @@ def ending(table: PythonGame) -> Ending:
 def ending_of(
     rules: Rules, deck: Sequence[int] | np.ndarray, moves: Iterable[int]
 ) -> Ending | None:
-    """How a game ended, moves after its end ignored; None for an illegal deck or move."""
+    """Ending of a game, ignoring moves after its end; None for an illegal deck or move."""
     try:
         return ending(_played(PythonGame(rules, deck), moves))
     except ValueError:
@@ -38,7 +38,7 @@ def ending_of(
 
 
 def lost_turns(games: Games) -> np.ndarray:
-    """int[N]: the turn, from 0, that lost a game's last life; -1 where lives are left."""
+    """Turn, from 0, that lost each game's last life, int[N]; -1 if lives are left."""
     found = np.full(len(games), -1)
     for game in range(len(games)):
         try:
@@ -59,17 +59,17 @@ def _played(table: PythonGame, moves: Iterable[int]) -> PythonGame:
 
 
 def without_surplus(games: Games, lost: np.ndarray) -> tuple[Games, int]:
-    """The games without the one move, or no-op, that follows a last life lost.
+    """Games without the one move, or no-op, after the last life was lost.
 
-    jaxmarl before 0.2 notices a lost game one step late, and records that step. Where more than
-    one move follows, the game stays as it is, for validation to refuse.
+    jaxmarl before 0.2 detects a lost game one step late and records that step. A game with more
+    than one move after the loss stays unchanged: validation rejects it.
 
     Args:
         games: N games.
-        lost: int[N], the turn that lost the last life, -1 where lives are left.
+        lost: int[N], turn that lost the last life, -1 if lives are left.
 
     Returns:
-        The games, and the number of games that a move was dropped from.
+        The games and the number of changed games.
     """
     turns, noop = np.arange(games.actions.shape[1]), games.rules.noop
     recorded = (turns < games.num_actions[:, None]) | (games.actions != noop)
@@ -88,7 +88,7 @@ def without_surplus(games: Games, lost: np.ndarray) -> tuple[Games, int]:
 
 
 def surplus_text(source: str, dropped: int, games: int) -> str:
-    """A line that tells of the moves that `without_surplus` dropped."""
+    """Message about the moves that `without_surplus` dropped."""
     return (
         f"{source}: dropped the move after a last life lost, which jaxmarl before 0.2 records, "
         f"from {dropped:,} of {count(games, 'game')}"

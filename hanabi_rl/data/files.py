@@ -28,8 +28,7 @@ from hanabi_rl.storage.files import home_path
 
 
 def _warn(text: str) -> None:
-    """Warn of what a reader of games changed."""
-    warnings.warn(text, stacklevel=2)  # one place: Python shows it once, however often it is read
+    warnings.warn(text, stacklevel=2)  # one source line: Python shows each text once
 
 
 def load_games(
@@ -38,14 +37,21 @@ def load_games(
     on_invalid: OnInvalid = raise_invalid,
     on_change: Callable[[str], None] = _warn,
 ) -> Games:
-    """Read `.safetensors` (AH2AC2), `.json` or `.jsonl` (hanab.live), or a replay link, and
-    validate by full replay.
+    """Read and validate a file of games or a hanab.live replay link.
 
-    `validate=False` skips every check of the content but those the layout needs; `unfinished` is
-    computed all the same. `on_invalid` receives the error of every invalid game: by default it
-    raises; if it returns (`errors.append`), the game is skipped. `on_change` receives a line of
-    text if a move after the last life was dropped (`data.endings`). Raises GameDataError;
-    FileNotFoundError for a missing file; ValueError for another link.
+    Formats: `.safetensors` (AH2AC2), `.json` and `.jsonl` (hanab.live). Validation replays each
+    game.
+
+    Args:
+        path: file or link.
+        validate: False checks only the layout; `unfinished` is computed in any case.
+        on_invalid: receives the error of each invalid game; if it returns, that game is skipped.
+        on_change: receives a message if moves after the last life were dropped (`data.endings`).
+
+    Raises:
+        GameDataError: a game or the layout is invalid.
+        FileNotFoundError: the file is missing.
+        ValueError: the link does not contain a game.
     """
     bad: list[GameDataError] = []
 
@@ -86,8 +92,7 @@ def load_games(
 
 
 def load_some_games(path: str | Path) -> Games:
-    """The games of a file that something is to be made of: as `load_games`, and GameDataError where
-    there are none."""
+    """Load games as `load_games`; raise GameDataError for a file without games."""
     games = load_games(path)
     if not len(games):
         raise GameDataError("expected at least one game, got none", source=str(path))
@@ -95,18 +100,17 @@ def load_some_games(path: str | Path) -> Games:
 
 
 def load_distinct_games(paths: Sequence[str | Path]) -> Games:
-    """The games of one or several files, for something to be measured on: each of them once.
+    """Load the games of one or several files, as `load_some_games`, for evaluation.
 
-    Raises GameDataError, FileNotFoundError as `load_some_games`, and GameDataError where a game is
-    there twice, in one file or in two: counted as two independent ones it would make every interval
-    too narrow.
+    Raises GameDataError if a game occurs twice: counted as independent, duplicates would make
+    intervals too narrow.
     """
     parts, first = [load_some_games(path) for path in paths], dict[bytes, str]()
     for path, games in zip(paths, parts, strict=True):
         for game, content in enumerate(games.content_keys()):
             if content in first:
                 raise GameDataError(
-                    f"expected games that differ, got game {first[content]} again",
+                    f"duplicate of game {first[content]}",
                     source=str(path),
                     game=game,
                     game_id=int(games.game_ids[game]),
@@ -116,11 +120,11 @@ def load_distinct_games(paths: Sequence[str | Path]) -> Games:
 
 
 def save_games(path: str | Path, games: Games) -> None:
-    """Write the games in the format of the suffix, atomically. In hanab.live's formats a game ends
-    where no card can be scored with any more: of one whose last life is lost after that, the points
-    are read back.
+    """Write games atomically, in the format of the suffix.
 
-    Raises ValueError where the format cannot hold them, or they are no record of games.
+    In hanab.live formats a game ends once no card can score, so a last life lost after that is not
+    saved: reading returns the points as score. Raises ValueError if the format cannot hold the
+    games or the arrays are invalid.
     """
     path = home_path(path)
     write = ah2ac2.write if _is_safetensors(path) else hanab_live_files.write

@@ -1,4 +1,4 @@
-"""`Games`, the record of games played or recorded, and `GameDataError`, what is wrong with one."""
+"""`Games`, the container of recorded games, and `GameDataError`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import numpy as np
 
 from hanabi_rl.games.hanabi.rules import Rules
 
-PADDED_TURNS = 89  # AH2AC2 pads the games of every file to this length, and so do we
+PADDED_TURNS = 89  # AH2AC2 pads all games to this length
 
 
 class GameDataError(ValueError):
-    """Recorded games that are not what they should be: names file, game, turn and field, what was
-    expected and got."""
+    """Invalid recorded games; names file, game, turn, field, and the expected and actual value."""
 
     def __init__(
         self,
@@ -28,15 +27,10 @@ class GameDataError(ValueError):
         game_id: int | None = None,
         turn: int | None = None,
     ) -> None:
-        self.source, self.field, self.game, self.game_id, self.turn = (
-            source,
-            field,
-            game,
-            game_id,
-            turn,
-        )
+        self.source, self.field, self.turn = source, field, turn
+        self.game, self.game_id = game, game_id
         self.ended: str | None = None
-        """How the game ended (`data.endings.Ending`), None where that is unknown."""
+        """Ending of the game (`data.endings.Ending`), None if unknown."""
         where = [source]
         if game is not None:
             where.append(f"game {game}" + ("" if game_id is None else f" (game_id {game_id})"))
@@ -48,53 +42,51 @@ class GameDataError(ValueError):
 
 
 def raise_invalid(error: GameDataError) -> None:
-    """Raises it: what readers do with a game that is not what it should be, unless told."""
+    """Default of `on_invalid`: raise the error."""
     raise error
 
 
 OnInvalid = Callable[[GameDataError], None]
-"""Is handed every such game's error; where it returns, that game alone is left out."""
+"""Receives the error of each invalid game; if it returns, that game is skipped."""
 
 
 class FinalStates(NamedTuple):
-    """How N games ended."""
+    """Final states of N games."""
 
-    points: np.ndarray  # int32[N], cards on the fireworks whether or not the lives were lost
-    lives: np.ndarray  # int32[N], left
+    points: np.ndarray  # int32[N], cards on the fireworks, even if all lives were lost
+    lives: np.ndarray  # int32[N], lives left
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Games:
-    """N games of one set of rules, played here or recorded, as NumPy arrays. Seat 0 moves first;
-    turns, games and slots count from 0.
+    """N games of one set of rules, as NumPy arrays; turns, games and slots count from 0.
 
-    `unfinished` games stop, legally, before the rules end them and while points could still be
-    scored: hanab.live ends a game itself where none can. `human_seats` says whose moves are
-    worth cloning (None: everyone's), `players` who sat where (None: nobody knows), `seeds` the
-    names that hanab.live's exports give the deals (empty: no name; None: no game has one).
+    Seat 0 moves first. An `unfinished` game stops, legally, before the rules end it and while
+    points can still be scored (hanab.live ends a game when none can). `human_seats` marks the seats
+    to clone (None: all), `players` identifies the players (None: unknown), `seeds` holds
+    hanab.live's names of the deals ("": none; None: no game has one).
     """
 
     rules: Rules
     decks: np.ndarray  # uint8[N, deck_size] card ids, top card first
-    actions: np.ndarray  # int32[N, T] the mover's action; the no-op after the end
+    actions: np.ndarray  # int32[N, T], action of the current player; the no-op after the end
     num_actions: np.ndarray  # int32[N]
-    scores: np.ndarray  # int32[N], 0 when all lives were lost
-    game_ids: np.ndarray  # int32|int64[N]
+    scores: np.ndarray  # int32[N], 0 if all lives were lost
+    game_ids: np.ndarray  # int32 or int64 [N]
     unfinished: np.ndarray  # bool[N]
     human_seats: np.ndarray | None = None  # bool[N, P]
-    players: np.ndarray | None = None  # int32[N, P], the same number for the same player
-    ends: FinalStates | None = (
-        None  # where they are known; else `points` and `lives` replay the games
-    )
-    seeds: np.ndarray | None = None  # str[N], as exported: `data/seeds.py` compares the decks
+    players: np.ndarray | None = None  # int32[N, P], equal numbers for the same player
+    ends: FinalStates | None = None  # None: `points` and `lives` replay the games
+    seeds: np.ndarray | None = None  # str[N], as exported; `data/seeds.py` verifies them
 
     def __len__(self) -> int:
         return len(self.decks)
 
     def select(self, index: Sequence[int] | np.ndarray | slice) -> Games:
-        """The games at `index` (integers, booleans or a slice), in that order."""
+        """Games at `index` (integers, booleans or a slice), in that order."""
         if not isinstance(index, slice):
-            index = np.asarray(index, None if len(index) else np.intp)  # no number has no kind
+            # an empty list has no integer dtype
+            index = np.asarray(index, None if len(index) else np.intp)
         ends = self.ends
         return dataclasses.replace(
             self,
@@ -111,35 +103,32 @@ class Games:
         )
 
     def check_rules(self, rules: Rules, where: str = "") -> None:
-        """Raises ValueError where these are games of other rules; `where` they come from is said
-        first (`--val: `, `FILE: `)."""
+        """Raise ValueError for other rules; `where` starts the message (`--val: `, `FILE: `)."""
         if self.rules != rules:
             expected, got = rules.difference_from(self.rules), self.rules.difference_from(rules)
             raise ValueError(f"{where}expected games of {expected}, got {got}")
 
     def check_disjoint(self, others: Games, flag: str, other_flag: str) -> None:
-        """Raises ValueError where one of these games is there among `others`, too: what is chosen
-        by games is not to be learnt from or reported on them. The flags say which are which."""
+        """Raise ValueError if any of these games is also in `others`. Games used for model
+        selection must not be used for training or evaluation."""
         if known := len({*self.content_keys()} & {*others.content_keys()}):
-            raise ValueError(
-                f"{flag}: expected games that are not in {other_flag}, got {known} that are"
-            )
+            raise ValueError(f"{flag}: expected games not in {other_flag}, got {known} of them")
 
     @property
     def points(self) -> np.ndarray:
-        """int32[N]: cards on the fireworks at the end, whether or not the lives were lost."""
+        """Cards on the fireworks at the end, even if all lives were lost, int32[N]."""
         return self._ended.points
 
     @property
     def lives(self) -> np.ndarray:
-        """int32[N]: left at the end."""
+        """Lives left at the end, int32[N]."""
         return self._ended.lives
 
     @cached_property
     def _ended(self) -> FinalStates:
         if self.ends is not None:
             return self.ends
-        # Here alone, so that web workers read and write records without JAX.
+        # local import: web workers read and write records without JAX
         from hanabi_rl.games.hanabi.replay import replay_moves
 
         outcomes = replay_moves(self.rules, self.decks, self.actions, validate=False)
@@ -150,10 +139,11 @@ class Games:
 
     @cached_property
     def deck_ids(self) -> np.ndarray:
-        """int64[N]: which of the different decks each game was dealt, in the order in which they
-        first come; 0 to N - 1 where no deck comes twice. Decks that differ only in the seat that
-        begins are one (`canonical_decks`). Games on one deck (its seatings, a site's seed that many
-        play) are not independent: intervals count them as one."""
+        """Index of each game's deck among the different decks, by first occurrence, int64[N].
+
+        Decks that differ only in the starting seat are equal (`canonical_decks`). Games on one deck
+        are not independent: intervals count them as one.
+        """
         dealt = canonical_decks(self.rules, self.decks)
         _, first, which = np.unique(dealt, axis=0, return_index=True, return_inverse=True)
         return np.argsort(np.argsort(first))[which.reshape(-1)]
@@ -164,16 +154,16 @@ class Games:
         return int(self.deck_ids.max(initial=-1)) + 1
 
     def on_decks_of(self, others: Games) -> np.ndarray:
-        """bool[N]: the game's deck is one of those of `others`, games of the same rules."""
+        """bool[N], True if the game's deck occurs in `others`, games of the same rules."""
         known = {deck.tobytes() for deck in canonical_decks(others.rules, others.decks)}
         mine = canonical_decks(self.rules, self.decks)
         return np.array([deck.tobytes() in known for deck in mine], bool)
 
     def content_keys(self) -> list[bytes]:
-        """What makes each game the one it is: its deck and its moves, not its number.
+        """Key of each game's deck and moves, without its id.
 
-        The seat that begins is part of it: of one deal dealt to other seats the same moves are
-        another game, as seat 0 moves first and moves name slots and seats from the mover's.
+        The starting seat counts: the same moves on a deal dealt to other seats are another game,
+        because moves name slots and seats relative to the current player.
         """
         return [
             self.decks[game].tobytes() + self.moves(game).astype(np.int32).tobytes()
@@ -181,7 +171,7 @@ class Games:
         ]
 
     def moves(self, game: int) -> np.ndarray:
-        """int32[num_actions]: the actions of one game, without the padding."""
+        """Actions of one game without padding, int32[num_actions]."""
         return self.actions[game, : self.num_actions[game]]
 
 
@@ -197,7 +187,7 @@ def rotated_orders(rules: Rules, start: int) -> list[int]:
 
 
 def rotated_decks(rules: Rules, decks: np.ndarray) -> np.ndarray:
-    """Return `decks` [N, deck_size] with each seat in turn as seat 0, [N, P, deck_size]."""
+    """`decks` [N, deck_size] with each seat in turn as seat 0, [N, P, deck_size]."""
     return decks[:, _rotations(rules)]
 
 
@@ -208,24 +198,24 @@ def _rotations(rules: Rules) -> np.ndarray:
 
 
 def canonical_decks(rules: Rules, decks: np.ndarray) -> np.ndarray:
-    """Return one deck for all that differ only in the seat that begins, [N, deck_size].
+    """One representative of all decks that differ only in the starting seat, [N, deck_size].
 
-    It is the rotation of the dealt hands that sorts first. hanab.live deals from its own seat 0,
-    whichever seat begins, and here seat 0 begins: one deal of the site is up to P decks.
+    It is the rotation of the dealt hands that sorts first. hanab.live deals from its seat 0 even if
+    another seat starts; here seat 0 starts, so one deal of the site gives up to P decks.
     """
-    least, rows = decks, np.arange(len(decks))
+    lowest, rows = decks, np.arange(len(decks))
     for order in _rotations(rules)[1:]:
         deck = decks[:, order]
-        place = np.argmax(deck != least, axis=1)  # the first card that differs
-        least = np.where((deck[rows, place] < least[rows, place])[:, None], deck, least)
-    return least
+        place = np.argmax(deck != lowest, axis=1)  # first card that differs
+        lowest = np.where((deck[rows, place] < lowest[rows, place])[:, None], deck, lowest)
+    return lowest
 
 
 def concatenate_games(parts: Sequence[Games]) -> Games:
-    """All games of several records of one set of rules, in order, padded to the longest; unmarked
-    seats count as human, and nobody of one record is anybody of another.
+    """Concatenate games of one set of rules, padded to the longest.
 
-    Raises ValueError where there is nothing to join or the rules differ.
+    Seats without `human_seats` count as human; players of different parts count as different.
+    Raises ValueError for no parts or different rules.
     """
     if not parts:
         raise ValueError("expected games to join, got none")
@@ -272,8 +262,8 @@ def concatenate_games(parts: Sequence[Games]) -> Games:
 
 
 def _join_players(parts: Sequence[Games]) -> np.ndarray | None:
-    """int32[N, P]: numbers of every record's own, those of one that does not know them of every
-    game's; None where none knows them."""
+    """int32[N, P], numbers disjoint between parts; unknown players get a number per game and seat;
+    None if all parts lack players."""
     if all(part.players is None for part in parts):
         return None
     rows, free = [], 0
@@ -289,8 +279,8 @@ def _join_players(parts: Sequence[Games]) -> np.ndarray | None:
 
 
 def pad_moves(rules: Rules, moves: Sequence[np.ndarray]) -> np.ndarray:
-    """int32[N, T]: the games' moves, padded with the no-op to `PADDED_TURNS` or to a longer game's
-    length."""
+    """Moves of N games, int32[N, T], padded with the no-op to `PADDED_TURNS` or the longest
+    game."""
     longest = max((len(game) for game in moves), default=0)
     padded = np.full((len(moves), max(PADDED_TURNS, longest)), rules.noop, np.int32)
     for row, game in zip(padded, moves, strict=True):

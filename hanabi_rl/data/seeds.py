@@ -1,4 +1,4 @@
-"""Names of recorded deals on hanab.live: the seed of each game's deck."""
+"""hanab.live seeds of recorded deals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hanabi_rl.data.games import Games, rotated_decks
 from hanabi_rl.storage.words import count
 
 MAX_NUMBER = 20_000
-"""Highest number searched by default. A table gets the lowest number that is new to its players."""
+"""Highest number searched by default. The site gives a table the lowest number new to its
+players."""
 _BATCH = 10_000
 
 
@@ -20,9 +21,9 @@ class SiteSeed(NamedTuple):
     """A deal of hanab.live."""
 
     name: str
-    """Seed such as `p3v0s950`."""
+    """Seed, such as `p3v0s950`."""
     rotation: int
-    """The site's seat that began, which is seat 0 here."""
+    """The site's starting seat, which is seat 0 here."""
 
 
 def find_seeds(
@@ -30,10 +31,10 @@ def find_seeds(
     max_number: int = MAX_NUMBER,
     on_searched: Callable[[int], None] = lambda number: None,
 ) -> list[SiteSeed | None]:
-    """Return the seed of each game's deal: the exported one, else the lowest number up to
-    `max_number`; None if no such deal equals the deck, whichever seat begins.
+    """Seed of each game's deal; None if no searched deal equals the deck, in any rotation.
 
-    After each part of the numbers `on_searched(highest number searched)` is called.
+    Candidates are the exported names, then the numbers up to `max_number`, lowest first.
+    `on_searched(highest number searched)` is called after each batch.
     """
     rules = games.rules
     search = _Search(games)
@@ -50,12 +51,12 @@ def find_seeds(
 
 
 def describe_seeds(games: Games, found: Sequence[SiteSeed | None], listed: bool = False) -> str:
-    """Return how many seeds `find_seeds` found; with `listed` also each game's, in a table."""
+    """Summary of the seeds that `find_seeds` found; `listed` adds a table with one row per game."""
     seeds = [seed for seed in found if seed is not None]
     rotated = sum(seed.rotation > 0 for seed in seeds)
     lines = [
-        f"{count(len(games), 'game')}: hanab.live seeds named for {len(seeds):,}, {rotated:,} of "
-        "them begun by another seat than the site's first"
+        f"{count(len(games), 'game')}: {len(seeds):,} with a hanab.live seed, {rotated:,} of them "
+        "started by a seat other than the site's first"
     ]
     if listed:
         lines.append(f"{'game_id':>10}  {'seed':<12}  rotation")
@@ -66,7 +67,7 @@ def describe_seeds(games: Games, found: Sequence[SiteSeed | None], listed: bool 
 
 
 class _Search:
-    """Games whose seeds are searched."""
+    """Search for the seeds of games."""
 
     def __init__(self, games: Games) -> None:
         self._games, self._dealt = games, games.rules.hand_size * games.rules.num_players
@@ -77,7 +78,7 @@ class _Search:
             self.waiting.setdefault(deck[self._dealt :].tobytes(), []).append(game)
 
     def compare(self, names: Sequence[str]) -> None:
-        """Give each waiting game the first of the seeds that deals its deck."""
+        """Assign to each waiting game the first seed that deals its deck."""
         for name, deck in zip(names, decks_from_seeds(names), strict=True):
             key = deck[self._dealt :].tobytes()
             if key in self.waiting:
@@ -94,13 +95,13 @@ class _Search:
 
 
 def _exported(games: Games) -> list[str]:
-    """Return the different names in `games.seeds` that name a deal of the games' rules."""
+    """Different names in `games.seeds` that are deals of the games' rules."""
     names = []
     for name in () if games.seeds is None else sorted({*games.seeds.tolist()}):
         try:
             singles, rules = parse_seed_names([name])
         except ValueError:
-            continue  # a table with a deck of its own, or of another variant
+            continue  # a table with a custom deck, or of another variant
         if singles == [name] and rules == games.rules:
             names.append(name)
     return names

@@ -1,5 +1,4 @@
-"""Games divided into parts for training, validation and testing, so that no deck is in two of
-them."""
+"""Splits of games into parts for training, validation and testing, disjoint in decks."""
 
 from __future__ import annotations
 
@@ -12,14 +11,10 @@ from hanabi_rl.storage.validation import plain_number
 
 
 def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Games]:
-    """The games in random parts of these shares; games of one deck stay together, order is kept in
-    each part.
-
-    Raises ValueError where the fractions are not positive or do not add to 1, or one of them is
-    of so few games that its part would be empty.
-    """
+    """Split games randomly into fractions; games of one deck stay together, in order. Raises
+    ValueError if the fractions are not positive or do not add to 1, or a part is empty."""
     fractions = tuple(map(float, fractions))
-    if not (min(fractions, default=0) > 0 and abs(sum(fractions) - 1) <= 1e-6):  # NaN neither
+    if not (min(fractions, default=0) > 0 and abs(sum(fractions) - 1) <= 1e-6):  # also rejects NaN
         raise ValueError(f"expected positive fractions that add to 1, got {fractions}")
     bounds = np.round(np.cumsum(fractions) * len(games)).astype(int)
     sizes = np.diff(bounds, prepend=0).tolist()
@@ -33,12 +28,11 @@ def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Gam
 
 
 def split_games_by_size(games: Games, sizes: Sequence[int], seed: int) -> list[Games]:
-    """The games in random parts of these sizes; games of one deck stay together, order is kept in
-    each part.
+    """Split games randomly into parts of these sizes; games of one deck stay together, in order.
 
-    The sizes are met exactly unless too many decks were played more than once. Games beyond their
-    sum are left out. Raises ValueError where a size is not positive, there are too few games, or a
-    part would be empty.
+    Sizes are exact unless too many decks were played more than once. Games beyond their sum are
+    left out. Raises ValueError if a size is not positive, there are too few games, or a part is
+    empty.
     """
     sizes = tuple(sizes)
     if min(sizes, default=0) < 1 or sum(sizes) > len(games) or any(size % 1 for size in sizes):
@@ -47,7 +41,7 @@ def split_games_by_size(games: Games, sizes: Sequence[int], seed: int) -> list[G
             f"{sizes}"
         )
     _, first = np.unique(games.deck_ids, return_index=True)
-    # the decks in sorted order: a seed divides the same games as ever
+    # sort the decks, so that a seed always gives the same split
     _, order = np.unique(games.decks[first], axis=0, return_inverse=True)
     deck_of_game = order.reshape(-1)[games.deck_ids]
     rng = np.random.default_rng(seed)
@@ -63,19 +57,19 @@ def split_games_by_size(games: Games, sizes: Sequence[int], seed: int) -> list[G
 
 
 def _assign(counts: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """int[decks]: the part of each deck, which was played `counts` times.
+    """Part of each deck, int[decks]; deck d was played counts[d] times.
 
-    A deck goes to a random part, in proportion to the room left there. The most played ones choose
-    first, so that decks played once are left to fill every part exactly; the last ones are kept for
-    parts that have none yet. Of the last part, of what is left out, none is asked.
+    A deck goes to a random part, with probability proportional to the room left there. The most
+    played decks are assigned first, so that decks played once can fill each part exactly. The last
+    decks go to empty parts. The last part (games left out) may stay empty.
     """
     room = sizes.copy()
     part_of_deck = np.empty(len(counts), int)
     shuffled = rng.permutation(len(counts))
     empty = np.arange(len(sizes)) < len(sizes) - 1
     for chosen, deck in enumerate(shuffled[np.argsort(-counts[shuffled], kind="stable")]):
-        kept = empty.any() and empty.sum() >= len(counts) - chosen
-        left = np.where(empty, room, 0) if kept else room
+        reserved = empty.any() and empty.sum() >= len(counts) - chosen
+        left = np.where(empty, room, 0) if reserved else room
         fits = np.where(left >= counts[deck], left, 0)
         part = (
             int(rng.choice(len(room), p=fits / fits.sum())) if fits.any() else int(np.argmax(left))

@@ -1,4 +1,4 @@
-"""What the games of a file are like: the figures of AH2AC2's Table 1, and what they leave out."""
+"""Statistics of a file of games, as in AH2AC2's Table 1, and more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hanabi_rl.storage.words import count
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Of one number a game; `std` is the population's, as in the paper."""
+    """Distribution of one number per game; `std` is the population's, as in the paper."""
 
     min: int
     max: int
@@ -23,8 +23,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """Counts of games, and the spread of their scores (0 where all lives were lost) and lengths
-    (moves)."""
+    """Counts of games; distributions of scores (0 if all lives were lost) and lengths (moves)."""
 
     games: int
     players: int
@@ -38,8 +37,7 @@ class Statistics:
 
 
 def statistics(games: Games) -> Statistics:
-    """The statistics of at least one game (else ValueError); a game is bombed where its last life
-    was lost."""
+    """Statistics of at least one game (ValueError for none); bombed: the last life was lost."""
     if len(games) == 0:
         raise ValueError("expected at least one game, got none")
     every_seat = len(games) * games.rules.num_players
@@ -51,12 +49,12 @@ def statistics(games: Games) -> Statistics:
         bombed=int((games.lives == 0).sum()),
         perfect=int((games.scores == games.rules.max_score).sum()),
         human_seats=every_seat if games.human_seats is None else int(games.human_seats.sum()),
-        scores=_spread(games.scores),
-        lengths=_spread(games.num_actions),
+        scores=_summary(games.scores),
+        lengths=_summary(games.num_actions),
     )
 
 
-def _spread(values: np.ndarray) -> Summary:
+def _summary(values: np.ndarray) -> Summary:
     return Summary(
         min=int(values.min()),
         max=int(values.max()),
@@ -67,20 +65,18 @@ def _spread(values: np.ndarray) -> Summary:
 
 
 def describe(stats: Statistics) -> str:
-    """The statistics as a small table."""
+    """Statistics as a small table."""
     lines = [
         f"{count(stats.games, 'game')} of {stats.players} players on {count(stats.decks, 'deck')}: "
-        f"{stats.perfect:,} perfect, "
-        f"{stats.bombed:,} bombed, {stats.unfinished:,} unfinished",
+        f"{stats.perfect:,} perfect, {stats.bombed:,} bombed, {stats.unfinished:,} unfinished",
         f"{'':9}{'min':>5}{'max':>5}{'mean':>8}{'median':>8}{'std':>7}",
     ]
-    for name, spread in (("scores", stats.scores), ("lengths", stats.lengths)):
+    for name, row in (("scores", stats.scores), ("lengths", stats.lengths)):
         lines.append(
-            f"{name:9}{spread.min:5d}{spread.max:5d}{spread.mean:8.2f}{spread.median:8g}{spread.std:7.2f}"
+            f"{name:9}{row.min:5d}{row.max:5d}{row.mean:8.2f}{row.median:8g}{row.std:7.2f}"
         )
     if stats.human_seats < stats.games * stats.players:
         lines.append(
-            f"{stats.human_seats:,} of {stats.games * stats.players:,} seats are human; only "
-            "those are cloned"
+            f"{stats.human_seats:,} of {stats.games * stats.players:,} seats are human and cloned"
         )
     return "\n".join(lines)

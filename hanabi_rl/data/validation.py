@@ -1,5 +1,4 @@
-"""Are these games of Hanabi? The structure of the arrays first, then every game played again by the
-rules."""
+"""Validation of games: array structure, then full replay by the rules."""
 
 from __future__ import annotations
 
@@ -14,21 +13,21 @@ from hanabi_rl.games.hanabi.replay import Outcomes, explain_illegal, replay_move
 
 
 def replay_outcomes(games: Games) -> Outcomes:
-    """Play every game again, on the accelerator if there is one; judges nothing."""
+    """Replay all games, on the accelerator if there is one, without validation."""
     return replay_moves(games.rules, games.decks, games.actions, validate=False)
 
 
 def last_life_lost(outcomes: Outcomes) -> np.ndarray:
-    """int[N]: the turn, from 0, that lost a game's last life; -1 where lives are left, or a move
-    before was illegal."""
+    """Turn, from 0, that lost each game's last life, int[N]; -1 if lives are left or a move before
+    it was illegal."""
     legal = np.logical_and.accumulate(outcomes.legal, axis=1)
     lost = (np.asarray(outcomes.life_tokens) == 0) & legal  # no move after it is legal
     return np.where(lost.any(axis=1), lost.argmax(axis=1), -1)
 
 
 def is_unfinished(games: Games, outcomes: Outcomes) -> np.ndarray:
-    """bool[N]: when its record stops, neither the rules had ended the game nor was no card left to
-    score with, where hanab.live ends it."""
+    """bool[N], True if the record stops before the rules end the game and while points can still be
+    scored (hanab.live ends a game when none can)."""
     early = ~np.asarray(outcomes.over)[np.arange(len(games)), _last_turns(games)]
     for game in np.flatnonzero(early):
         early[game] = _can_still_score(games, game)
@@ -40,22 +39,21 @@ def _can_still_score(games: Games, game: int | np.integer) -> bool:
         table = PythonGame(games.rules, games.decks[game])
         for action in games.moves(int(game)):
             table.apply(int(action))
-    except ValueError:  # no game: what is wrong with it is said elsewhere
+    except ValueError:  # an invalid game is reported elsewhere
         return True
     return table.can_score()
 
 
 def _last_turns(games: Games) -> np.ndarray:
-    """int[N]: the turn of each game's last move, inside the array whatever the record says."""
+    """Turn of each game's last move, int[N], clipped to the array."""
     return np.clip(games.num_actions - 1, 0, games.actions.shape[1] - 1)
 
 
 def validate_games(games: Games, source: str = "games", outcomes: Outcomes | None = None) -> None:
-    """Check shapes, dtypes, decks, actions and lengths, then replay: legal moves, nothing after the
-    end, stored scores.
+    """Validate arrays, decks, actions and lengths, then replay: legal moves, end, scores.
 
-    Games that stop legally before their end pass where they are flagged `unfinished`.
-    Raises GameDataError about the first offending game.
+    A game that stops legally before its end must have `unfinished` set. Raises GameDataError for
+    the first invalid game.
     """
     check_arrays(games, source)
     outcomes = replay_outcomes(games) if outcomes is None else outcomes
@@ -71,8 +69,10 @@ def validate_games(games: Games, source: str = "games", outcomes: Outcomes | Non
 def find_problems(
     games: Games, source: str, outcomes: Outcomes, good: np.ndarray
 ) -> Iterator[GameDataError]:
-    """What is wrong with each game that is none, `unfinished` aside: one error a game, if `good`
-    bool[N] is cleared for it before the next is asked for; those where it is false are left out."""
+    """Yield the first error of each invalid game, except in `unfinished`.
+
+    `good` bool[N]: games to check; the caller clears it for a reported game before the next error.
+    """
     for check in (_wrong_decks, _wrong_moves):
         yield from check(games, source, good)
     yield from _wrong_replays(games, source, outcomes, good)
@@ -93,7 +93,7 @@ def _error(
 
 
 def check_arrays(games: Games, source: str = "games") -> None:
-    """Raises GameDataError for an array of another shape or kind than a record of games has."""
+    """Raise GameDataError for an array of the wrong shape or dtype."""
     rules, num_games = games.rules, len(games.decks)
     num_turns = max(1, games.actions.shape[1]) if games.actions.ndim == 2 else 1
     expected = {

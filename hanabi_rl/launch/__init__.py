@@ -1,1 +1,1 @@
-"""From a command line to a run, or to many."""
+"""Command lines to runs: flags, presets, sweeps, clusters, comparisons."""

@@ -1,5 +1,4 @@
-"""The command line of a training script: a preset, then every field of the config as a flag
-(tyro)."""
+"""Command line of a training script: a preset, then all config fields as flags (tyro)."""
 
 import argparse
 import dataclasses
@@ -34,15 +33,16 @@ def parse_args(
     args: Sequence[str],
     prog: str | None = None,
 ) -> C:
-    """A training script's config: the preset (`default_preset` where --preset is not given), then
-    the flags. `prog` is the command that errors name; the script where it is None.
+    """Config of a training script: the preset (--preset or `default_preset`), then the flags.
 
-    With --resume the config is the run's own; only its length and its logging may be changed.
+    With --resume, the run's saved config, in which only length and logging may change.
+
+    Args:
+        prog: command in errors; None: the script.
 
     Raises:
-        ValueError: --resume without --run-dir, or with a flag that changes what the run computes;
-            --seed beside --seeds; a number that its flag cannot take; a flag of several values
-            without any.
+        ValueError: --resume without --run-dir, or with a flag that changes the computation; --seed
+            with --seeds; an invalid value; a list flag without values.
     """
     args = normalize_flags(args)
     check_not_renamed(args)
@@ -55,7 +55,7 @@ def parse_args(
         return _with_flags(default, args, prog)
     run_dir = flag_value("--run-dir", args)
     if run_dir is None:
-        raise ValueError("--resume: expected the run to continue in --run-dir, got none")
+        raise ValueError("--resume: expected the run's folder in --run-dir, got none")
     saved = saved_config(cls, Path(run_dir), algorithm=algorithm)
     config = _with_flags(saved, args, prog)
     check_saved_config(config, Path(run_dir), algorithm=algorithm, may_differ=RESUMABLE_FIELDS)
@@ -63,11 +63,10 @@ def parse_args(
 
 
 def command_of(algorithm: str, config: RunConfig, configs: Path) -> str:
-    """Return the `hanabi-rl train` command of a run: its preset, and flags for what differs.
+    """The `hanabi-rl train` command of a run: its preset and the flags that differ.
 
-    Where the run is written, its logging and absolute paths are left out: of a file that is named
-    by an absolute path, its name remains. Empty if no command makes this config, as without a
-    preset or with one that has changed or is missing.
+    Run folder, logging and folders of absolute paths are left out. Empty if no command gives this
+    config: no preset, or the preset has changed or is missing.
     """
     cls, preset = type(config), config.preset
     if preset is None:
@@ -89,16 +88,15 @@ def command_of(algorithm: str, config: RunConfig, configs: Path) -> str:
 def _flag_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], at: str = ""
 ) -> list[str]:
-    """The flags that make `after` of `before`, two configs as nested dictionaries; a field of the
-    game is a flag without the game's name."""
+    """Flags that turn config `before` into `after`, nested dictionaries; the game has no prefix."""
     flags: list[str] = []
     for name, value in after.items():
         flag = f"{at}{name.replace('_', '-')}"
         if before.get(name) == value or name in _OMITTED_FIELDS:
             continue
         if isinstance(value, dict):
-            inside = before[name] if isinstance(before.get(name), dict) else {}
-            flags += _flag_differences(inside, value, "" if name == "game" else f"{flag}.")
+            nested = before[name] if isinstance(before.get(name), dict) else {}
+            flags += _flag_differences(nested, value, "" if name == "game" else f"{flag}.")
         elif isinstance(value, bool):
             prefix, _, last = flag.rpartition(".")
             flags.append(f"--{flag}" if value else f"--{prefix}{'.' if prefix else ''}no-{last}")
@@ -126,17 +124,17 @@ def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
 
 
 def _value(config: Any, flag: str) -> Any:
-    """What a config has where a flag says; None where it is no field's name."""
+    """Value of the config field named by a flag; None if there is no such field."""
     for name in flag.removeprefix("--").replace("-", "_").split("."):
         config = getattr(config, name, None)
     return config
 
 
 def parse_or_raise(parse: Callable[[], T]) -> T:
-    """What `parse`, a call of tyro's, makes of a command line.
+    """Result of `parse`, a tyro call on a command line.
 
     Raises:
-        ValueError: what a config says of values that it refuses, around which tyro draws a box.
+        ValueError: a config's own error, without tyro's box.
         SystemExit: after tyro's own errors, and --help.
     """
     captured = io.StringIO()
@@ -153,7 +151,7 @@ def parse_or_raise(parse: Callable[[], T]) -> T:
 
 
 def _config_error(stop: BaseException) -> ValueError | None:
-    """What a config raised when it was made, if that led to this end."""
+    """ValueError of a config's `__post_init__` that led to this exit; None otherwise."""
     error: BaseException | None = stop
     while error is not None:
         frames = traceback.extract_tb(error.__traceback__)
@@ -164,8 +162,7 @@ def _config_error(stop: BaseException) -> ValueError | None:
 
 
 def _game_flags(args: Sequence[str], prog: str | None) -> dict[str, Any]:
-    """The fields of the game that are given. They are read before the others, because the standard
-    hand size and cards follow from them."""
+    """Game fields among the flags, parsed first: the default hand size and cards depend on them."""
     parser = argparse.ArgumentParser(
         prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
     )

@@ -1,9 +1,9 @@
-"""The runs of a sweep as jobs of Slurm, an array that submitit sends.
+"""Runs of a sweep as a Slurm job array, submitted with submitit.
 
-Imported where --launcher is given; submitit is the optional extra `cluster`. A job is one run, made
-or resumed in its folder as a sweep without a launcher does it. A job that is told to stop saves
-first: at the end of its Slurm time submitit queues it again, and it goes on. What the jobs print,
-and submitit's own files, are in `<sweep>/jobs/`.
+Imported for --launcher; submitit is the optional extra `cluster`. Each job creates or resumes one
+run in its folder, as in a sweep without a launcher. A job that must stop saves first; at the end of
+its Slurm time submitit requeues it, and it resumes. `<sweep>/jobs/` holds the output and submitit's
+files.
 """
 
 from __future__ import annotations
@@ -32,32 +32,34 @@ if TYPE_CHECKING:
     from submitit.core.utils import DelayedSubmission
 
 FOLDER = "jobs"
-"""Of a sweep's folder: where submitit's files are."""
-_SUBMITTED = "submitted.json"  # run folder, as seen from the sweep's -> its newest Slurm job
+"""Subfolder of a sweep with submitit's files."""
+_SUBMITTED = "submitted.json"  # run folder, relative to the sweep's -> its newest Slurm job
 _LOG_LEVEL = "SUBMITIT_LOG_LEVEL"
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One run, as submitit pickles and calls it in a process of its own."""
+    """One run, pickled and called by submitit in a separate process."""
 
     run: Callable[[str, Any], Mapping[str, Any]]
-    """(algorithm, config) -> summary; resumes what there is of the run."""
+    """(algorithm, config) -> summary; resumes an unfinished run."""
     algorithm: str
     config: RunConfig
 
     @property
     def run_dir(self) -> str:
-        """The run's folder, which names the job."""
+        """The run's folder, which identifies the job."""
         return str(self.config.run_dir)
 
     def __call__(self) -> Mapping[str, Any]:
-        """The run's summary. Ends the process with the run's exit code where a signal stopped it;
-        after the signal that Slurm sends before the time is over, submitit queues the job again
-        first. Raises as the run does."""
-        configure_process()  # a node's own
-        by_hand = f"hanabi-rl train {self.algorithm} --resume --run-dir {self.run_dir}"
-        print(f"The run of this job; once begun, it goes on by hand with {by_hand}", flush=True)
+        """Summary of the run; raises as the run does.
+
+        Exits with the run's exit code after a signal. After the signal that Slurm sends before the
+        time limit, submitit first requeues the job.
+        """
+        configure_process()  # the node's settings
+        command = f"hanabi-rl train {self.algorithm} --resume --run-dir {self.run_dir}"
+        print(f"Command to resume this job's run: {command}", flush=True)
         with _signals_save_first() as hand_over:
             try:
                 return self.run(self.algorithm, self.config)
@@ -66,8 +68,7 @@ class Job:
                 sys.exit(stopped.exit_code if isinstance(stopped, RunStopped) else stopped.code)
 
     def checkpoint(self) -> DelayedSubmission:
-        """What submitit queues in this job's place: itself, for the run's state is in its
-        folder."""
+        """This job, for submitit to requeue: the state is in the run's folder."""
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)
@@ -75,8 +76,8 @@ class Job:
 
 @contextlib.contextmanager
 def _signals_save_first() -> Iterator[Callable[[], None]]:
-    """SIGTERM and submitit's own signal stop a run as Ctrl-C does: in a training loop after saving,
-    elsewhere at once. Yields what then hands submitit its signal, if that was it."""
+    """Make SIGTERM and submitit's signal stop a run like Ctrl-C: after saving, or at once outside
+    training. Yields a function that then passes submitit its signal, if that was the reason."""
     import submitit
 
     number = signal.Signals[f"SIG{submitit.JobEnvironment.USR_SIG}"]
@@ -88,7 +89,7 @@ def _signals_save_first() -> Iterator[Callable[[], None]]:
 
     def hand_over() -> None:
         if received and callable(submitit_handler):
-            submitit_handler(number, None)  # queues the job again and ends the process
+            submitit_handler(number, None)  # requeues the job and ends the process
 
     before = {
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number)),
@@ -102,19 +103,19 @@ def _signals_save_first() -> Iterator[Callable[[], None]]:
 
 
 def submit_slurm(folder: Path, config: SlurmConfig, stages: Sequence[Sequence[Job]]) -> None:
-    """Hands jobs to Slurm, an array for each stage that starts when the one before has succeeded.
-    Jobs of an earlier call that still wait or run are left to it; of those that ended without a
-    result it is told why, and they are submitted again.
+    """Submit jobs to Slurm, one array per stage; each stage starts after the previous one succeeds.
 
-    Raises:
-        ValueError: no Slurm here, it refuses the jobs, or submitit is not installed.
+    Jobs of an earlier call that are pending or running are kept. The failures of ended jobs are
+    printed, and the jobs are submitted again.
+
+    Raises ValueError if Slurm is missing or rejects the jobs, or submitit is not installed.
     """
     check_installed()
     submitted = folder / FOLDER / _SUBMITTED
     ids: dict[str, str] = read_json(submitted) if submitted.exists() else {}
 
     def place(job: Job) -> str:
-        """The same however the sweep's folder is named."""
+        """Independent of how the sweep's folder is spelled."""
         return os.path.relpath(job.run_dir, folder)
 
     active = _active_slurm_jobs() if ids else set()
@@ -129,13 +130,12 @@ def submit_slurm(folder: Path, config: SlurmConfig, stages: Sequence[Sequence[Jo
             ids |= {place(job): job_id for job, job_id in zip(new, sent, strict=True)}
             write_json(submitted, ids)
             where = f"job {sent[0].split('_')[0]}; logs: {submitted.parent}"
-            print(f"{count(len(new), 'run')} sent to Slurm as {where}", file=sys.stderr)
+            print(f"{count(len(new), 'run')} submitted to Slurm as {where}", file=sys.stderr)
         after = [ids[place(job)] for job in stage]
 
 
 def job_name(folder: Path) -> str:
-    """What a sweep's jobs are called: its folder's name, and what no folder of that name elsewhere
-    has."""
+    """Job name of a sweep: its folder's name and a hash of its path."""
     whole = folder.resolve()
     return f"{whole.name}-{hashlib.sha256(str(whole).encode()).hexdigest()[:8]}"
 
@@ -143,7 +143,7 @@ def job_name(folder: Path) -> str:
 def _submit_array(
     folder: Path, config: SlurmConfig, jobs: Sequence[Job], after: Sequence[str]
 ) -> list[str]:
-    """The ids of new Slurm jobs, which start when those of `after` have succeeded."""
+    """Ids of new Slurm jobs, which start after those of `after` succeed."""
     import submitit
 
     parameters: dict[str, Any] = {
@@ -164,12 +164,12 @@ def _submit_array(
         executor = submitit.SlurmExecutor(folder / FOLDER, max_num_timeout=config.slurm_requeues)
         executor.update_parameters(**parameters)
         return [handle.job_id for handle in executor.submit_array(jobs)]
-    except (RuntimeError, OSError) as error:  # no srun or sbatch, or it refuses the job
-        raise ValueError(f"--launcher slurm: Slurm does not take the jobs: {error}") from error
+    except (RuntimeError, OSError) as error:  # no srun or sbatch, or the job is rejected
+        raise ValueError(f"--launcher slurm: Slurm rejected the jobs: {error}") from error
 
 
 def _active_slurm_jobs() -> set[str]:
-    """The ids of this user's jobs that wait or run. Raises ValueError where Slurm does not say."""
+    """Ids of this user's pending and running jobs. Raises ValueError if Slurm fails."""
     command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -183,24 +183,24 @@ def _slurm_failure(folder: Path, job_id: str) -> str:
     from submitit.slurm.slurm import SlurmJob
 
     handle = SlurmJob[Any](folder / FOLDER, job_id)
-    return f"{_failure(handle) or 'ended, but its run is not finished'}; sent again"
+    return f"{_failure(handle) or 'ended, but its run is not finished'}; submitted again"
 
 
 def _failure(handle: submitit.Job[Any]) -> str | None:
-    """Why a job that has ended did not succeed, and where its log is; None where it did."""
+    """Failure of an ended job, with its log; None if it succeeded."""
     log = f"(log: {handle.paths.stderr})"
     if not handle.paths.result_pickle.exists():
-        return f"job {handle.job_id} was stopped before its run was finished {log}"
+        return f"job {handle.job_id} was stopped before its run finished {log}"
     if (error := handle.exception()) is None:
         return None
-    # submitit's text: the traceback between two lines of dashes
+    # submitit's text has the traceback between two lines of dashes
     lines = str(error).partition("\n---")[2].rpartition("\n---")[0].splitlines()
     return f"job {handle.job_id} failed: {(lines or [str(error)])[-1]} {log}"
 
 
 def check_installed() -> None:
-    """Imports submitit. Raises ValueError where it is not installed."""
-    # Else its import closes every handler of logging that there is, and absl's their streams.
+    """Import submitit. Raises ValueError if it is not installed."""
+    # otherwise its import closes all logging handlers, and absl's close their streams
     previous = os.environ.get(_LOG_LEVEL)
     os.environ[_LOG_LEVEL] = "NOCONFIG"
     try:

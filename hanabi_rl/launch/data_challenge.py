@@ -2,8 +2,8 @@
 
 AH2AC2 (section 4) provides 1,000 human games, whose players are not available for evaluation. Here
 any agent replaces the humans: its games are generated, each method trains on them and plays with
-that agent or with other proxies, as on AH2AC2's leaderboard (`evaluation/measure/leaderboard.py`).
-The partner is not used in training.
+that agent or other proxies, as on AH2AC2's leaderboard (`evaluation/measure/leaderboard.py`). The
+partner is not used in training.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from hanabi_rl.storage.validation import (
 from hanabi_rl.storage.words import count
 
 METHODS = ("bc", "hdr_ippo", "br_bc", "ippo")
-"""`ippo` reads no games: the baseline without data."""
-FORMAT_VERSION = 3  # of the files of a challenge; raised when they, or the games, change
+"""`ippo` uses no games: the baseline without data."""
+FORMAT_VERSION = 3  # format of a challenge's files; raise it when they, or the games, change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Challenge:
     """Partner, number of games and budget of each method."""
 
     partner: str = "convention"
-    """Player of the games: a bot, any agent, or A+B for mixed tables."""
+    """Agent that generates the games: a bot, any agent, or A+B for mixed teams."""
     games: Annotated[int, Range(MIN_TRAIN_GAMES, INT32_MAX)] = 1000
     heldout_games: PositiveInt = 200
     """Number of games to predict, on separate decks."""
@@ -69,7 +69,7 @@ class Challenge:
     """Environment steps of each method except `bc`."""
     kl_weight: UnitInterval = 0.1
     eval_games: PositiveInt = 1000
-    """Games of each method with the proxies, one per deck, spread over the lineups."""
+    """Evaluation games per method with the proxies, one per deck, spread over the lineups."""
     seed: int = 0
     """Seed of the training games, held-out games, runs and decks."""
     proxies: tuple[str, ...] = ()
@@ -87,12 +87,13 @@ class Challenge:
 
 
 def run_challenge(challenge: Challenge, folder: Path) -> dict[str, Any]:
-    """Train the methods missing in `folder` and evaluate them; return the content of
-    `challenge.json`: rows of the requested methods and agents, and of earlier calls.
+    """Train the methods missing in `folder`, evaluate all, and return `challenge.json`.
+
+    It holds rows of the requested methods and agents and of earlier calls.
 
     Raises:
-        ValueError: no such partner, or `folder` holds another challenge or cannot be written to.
-        RunStopped: as a run does; the same call continues.
+        ValueError: an unknown partner; `folder` holds another challenge or is not writable.
+        RunStopped: as a run; the same call resumes.
     """
     check_writable("--out", folder)
     rules = Rules(num_players=challenge.players)
@@ -150,10 +151,11 @@ def _check_folder(challenge: Challenge, folder: Path, proxies: Mapping[str, Poli
     partners = demonstrators(Rules(num_players=challenge.players), challenge.partner)
     path = folder / "config.json"
     config = {"format_version": FORMAT_VERSION, **dataclasses.asdict(challenge)}
-    del config["methods"], config["agents"]  # more of them may be added
+    del config["methods"], config["agents"]  # methods and agents may be added
     config |= {
         "proxies": list(challenge.proxies),
-        "partner_hashes": [policy.identity() for policy in partners],  # a folder's may change
+        # a folder's content may change
+        "partner_hashes": [policy.identity() for policy in partners],
         "proxy_hashes": [policy.identity() for policy in proxies.values()],
     }
     if path.exists():
@@ -162,20 +164,19 @@ def _check_folder(challenge: Challenge, folder: Path, proxies: Mapping[str, Poli
         if differs:
             raise ValueError(
                 f"{folder} holds a challenge with another {differs[0]}: expected "
-                f"{stored.get(differs[0])}, got {config[differs[0]]}; name another --out"
+                f"{stored.get(differs[0])}, got {config[differs[0]]}; use another --out"
             )
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, config)
 
 
 def proxies_of(challenge: Challenge, rules: Rules) -> dict[str, Policy]:
-    """Return the evaluation partners by name. Raises ValueError for an unknown agent, or if two are
-    the same."""
+    """Evaluation partners by name. Raises ValueError for unknown or equal agents."""
     if challenge.proxies:
         found = [(name, load_policy(name, rules)) for name in challenge.proxies]
     else:
         seats, names = demonstrators(rules, challenge.partner), players_of(challenge.partner)
-        # seats in excess of names repeat them, and A+A is one
+        # more seats than names repeat them; A+A is one partner
         found = list(dict(zip(names, seats, strict=False)).items())
     check_distinct([policy for _, policy in found], [name for name, _ in found], "--proxies: ")
     return dict(found)
@@ -184,7 +185,7 @@ def proxies_of(challenge: Challenge, rules: Rules) -> dict[str, Policy]:
 def _check_lineups(
     challenge: Challenge, proxies: Sequence[Policy], agents: Mapping[str, Policy]
 ) -> None:
-    """Raises ValueError for an evaluation that would fail after training."""
+    """Raise ValueError for an evaluation that would fail after training."""
     minimum = len(mixed_lineups(challenge.players, len(proxies)))
     if challenge.eval_games < minimum:
         raise ValueError(

@@ -1,6 +1,8 @@
-"""How every script and command ends: 0, 2 and one line for an error of the user's or of the
-machine's, 1 and one line for a training that broke down, 130 or 143 after Ctrl-C or SIGTERM, 141
-and no word where the reader of the output has left."""
+"""Exit codes and one-line errors of all scripts and commands.
+
+0: success; 1: training failed; 2: error of the user or machine; 130, 143: Ctrl-C, SIGTERM; 141: the
+reader of the output is gone (no message).
+"""
 
 import atexit
 import multiprocessing
@@ -17,14 +19,16 @@ from hanabi_rl.storage.files import expand_home
 
 DEBUG = "--debug"
 RESEND_AFTER_S = 0.05
-"""Delay before an ignored signal is sent again."""
+"""Seconds until an ignored signal is sent again."""
 
 
 @contextmanager
 def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
-    """Ends the process with one line on stderr for an error, and for a signal while there is
-    nothing to save (in a training loop `GracefulStop` takes signals). Yields `args` with home
-    folders for `~`, and without --debug, which shows an error's traceback instead."""
+    """End the process with one line on stderr after an error, or a signal outside training.
+
+    `GracefulStop` handles signals in a training loop. Yields `args` with `~` expanded and without
+    --debug, which shows tracebacks.
+    """
     before = signal.signal(signal.SIGTERM, _end)
     with safe_streams() as output:
         try:
@@ -41,19 +45,16 @@ def user_errors(program: str, args: Sequence[str]) -> Iterator[list[str]]:
             print(f"{program}: {line} ({DEBUG} shows where)", file=sys.stderr)
             sys.exit(1 if isinstance(error, FloatingPointError) else 2)
         except KeyboardInterrupt:
-            print(
-                f"{program}: stopped without saving; what was saved before is as it was",
-                file=sys.stderr,
-            )
+            print(f"{program}: stopped without saving; earlier saves are intact", file=sys.stderr)
             sys.exit(128 + signal.SIGINT)
         finally:
             signal.signal(signal.SIGTERM, before)
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """Ends the process as by an error, so that what is open is closed on the way out; but not with
-    what libraries do after that: jax, torn out of a compilation, may crash there."""
-    atexit.register(_leave, 128 + number)  # the last one that is registered runs first
+    """End the process as after an error, so that open resources are closed, but skip the exit
+    handlers of libraries: JAX, interrupted in a compilation, may crash in them."""
+    atexit.register(_leave, 128 + number)  # handlers run in reverse order
     sys.exit(128 + number)
 
 
@@ -69,10 +70,12 @@ def _leave(code: int) -> NoReturn:
 
 @contextmanager
 def _resend_ignored_signals() -> Iterator[None]:
-    """What ends the process is raised wherever it happens to be, and Python ignores what a callback
-    of its garbage collector or a finalizer raises (jax has such a callback, and collects while it
-    compiles): that signal comes again, until it is raised where it is heeded; once, however many
-    were ignored, or the others would interrupt what the first one ends with."""
+    """Send a signal again if Python ignored its exception.
+
+    Python ignores exceptions in garbage collector callbacks and finalizers; JAX has such a callback
+    and collects while it compiles. Several ignored signals are sent once, or the others would
+    interrupt the exit.
+    """
     before = sys.unraisablehook
     waiting: list[threading.Timer] = []
 
@@ -106,8 +109,8 @@ def _resend_ignored_signals() -> Iterator[None]:
 
 
 def _one_line(error: Exception) -> str | None:
-    """The error in one line; None if it is neither the user's nor the machine's."""
+    """The error as one line; None for a programming error."""
     line = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, MemoryError) or line.startswith("RESOURCE_EXHAUSTED"):  # NumPy's, JAX's
+    if isinstance(error, MemoryError) or line.startswith("RESOURCE_EXHAUSTED"):  # NumPy's and JAX's
         return f"out of memory: {line[:300]}"
     return None if isinstance(error, RuntimeError) else line

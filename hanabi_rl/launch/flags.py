@@ -1,4 +1,4 @@
-"""Flags as they are on a command line, before tyro reads it. Imports no JAX."""
+"""Flags of a command line, before tyro parses it; without JAX."""
 
 import dataclasses
 import inspect
@@ -13,7 +13,7 @@ import tyro
 
 
 def normalize_flags(args: Sequence[str]) -> list[str]:
-    """Return `args` with hyphens for underscores in flag names, as tyro lists them."""
+    """`args` with hyphens for underscores in flag names, as tyro lists them."""
 
     def name(arg: str) -> str:
         flag, equals, value = arg.partition("=")
@@ -23,19 +23,17 @@ def normalize_flags(args: Sequence[str]) -> list[str]:
 
 
 def flag_value(flag: str, args: Sequence[str]) -> str | None:
-    """The first value of a flag on a command line, or None."""
+    """First value of a flag on a command line, or None."""
     return next(iter(flag_values(flag, args)), None)
 
 
 def flag_values(flag: str, args: Sequence[str]) -> list[str]:
-    """All values of a flag on a command line, up to the next one; of one that is given again those
-    of the last time, as tyro takes them."""
+    """All values of a flag, up to the next flag; the last occurrence counts, as in tyro."""
     places = [i for i, arg in enumerate(args) if arg.partition("=")[0] == flag]
     return _values_at(args, places[-1]) if places else []
 
 
 def _values_at(args: Sequence[str], place: int) -> list[str]:
-    """The values of the flag at a place of the command line."""
     _, equals, value = args[place].partition("=")
     if equals:
         return [value]
@@ -43,8 +41,7 @@ def _values_at(args: Sequence[str], place: int) -> list[str]:
 
 
 def list_flags(target: Any, prefix: str = "") -> Iterator[str]:
-    """The flags of several values that tyro makes for a config class or a function, those of nested
-    configs included."""
+    """List flags (of several values) of a config class or function, nested configs included."""
     hints = typing.get_type_hints(target, include_extras=True)
     fields = dataclasses.fields(target) if dataclasses.is_dataclass(target) else ()
     for name in [field.name for field in fields] or inspect.signature(target).parameters:
@@ -60,7 +57,7 @@ def list_flags(target: Any, prefix: str = "") -> Iterator[str]:
 
 
 def _kinds(hint: Any) -> tuple[list[Any], list[Any]]:
-    """The types that a hint allows, and the notes of its `Annotated`."""
+    """Types allowed by a hint, and the metadata of its `Annotated`."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         kinds, notes = _kinds(args[0])
@@ -72,8 +69,7 @@ def _kinds(hint: Any) -> tuple[list[Any], list[Any]]:
 
 
 def check_lists_once(args: Sequence[str], flags: Iterable[str]) -> None:
-    """Raises ValueError if one of `flags`, of several values each, is given twice: tyro and
-    argparse take the last one and drop the others."""
+    """Raise ValueError if a list flag occurs twice: tyro and argparse would use only the last."""
     for flag in dict.fromkeys(flags):
         starts = [i for i, arg in enumerate(args) if arg.partition("=")[0] == flag]
         if len(starts) > 1:

@@ -1,4 +1,4 @@
-"""Presets: TOML files that list what differs from the defaults of an algorithm's config."""
+"""Presets: TOML files with the fields that differ from an algorithm's defaults."""
 
 import dataclasses
 from pathlib import Path
@@ -14,32 +14,32 @@ T = TypeVar("T")
 
 
 def configs_folder() -> Path:
-    """The presets: those in the installed package, or in a checkout its `configs/`."""
+    """Folder of the presets: in the installed package, or a checkout's `configs/`."""
     package = Path(__file__).resolve().parents[1]
     packaged = package / "configs"
     return packaged if packaged.is_dir() else package.parent / "configs"
 
 
 def preset_config(algorithm: str, name: str) -> Any:
-    """The config of a preset of the project, for a command that trains with several algorithms.
-    Raises as `load_preset`."""
+    """Config of an included preset, for commands with several algorithms. Raises as
+    `load_preset`."""
     return load_preset(ALGORITHMS[algorithm].config, algorithm, name, configs_folder())
 
 
 def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
-    """The config that a preset describes.
+    """Config of a preset.
+
+    In a preset, `bc = "NAME"` includes configs/bc/NAME.toml. A number of players in its name
+    (`3p-human`) sets that of the game, unless the preset does.
 
     Args:
-        cls: the config class of the training script.
-        algorithm: the folder of `configs` that holds its presets.
-        name: a preset's name, or the path of a .toml file.
-        configs: the project's `configs` folder.
-
-    In a preset, `bc = "NAME"` stands for the contents of configs/bc/NAME.toml. A number of players
-    in its name (`3p-human`) is that of its game, unless it has another one.
+        cls: config class of the training script.
+        algorithm: subfolder of `configs` with its presets.
+        name: name of a preset, or path of a .toml file.
+        configs: folder of all presets.
 
     Raises:
-        FileNotFoundError: no such preset; the error lists those there are.
+        FileNotFoundError: no such preset; the error lists the existing ones.
         ValueError: an unknown field or a wrong type, with file and field.
     """
     data = _read_preset(algorithm, name, configs)

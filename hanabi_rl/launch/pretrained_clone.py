@@ -1,5 +1,7 @@
-"""The prior of a challenge: a clone of many players, none of the partner's family, which cloning a
-few games of the partner begins with."""
+"""Pretrained clone of a challenge: cloned from many agents outside the partner's family.
+
+Cloning a few games of the partner starts from it.
+"""
 
 from __future__ import annotations
 
@@ -22,37 +24,35 @@ PRESET = "pretrain"
 
 @dataclasses.dataclass(frozen=True)
 class PretrainedClone:
-    """Which prior, and of whom."""
+    """A pretrained clone and its training data."""
 
     run_dir: str
     players: tuple[str, ...]
     games: int
-    """Of each of them."""
+    """Games per player."""
     excluded_families: tuple[str, ...]
-    """The partner's families; none where it is in no family that is known."""
+    """Families of the partner; empty if unknown."""
     identity: str
 
     def __str__(self) -> str:
-        family = " and ".join(self.excluded_families)
-        without = f"none of the partner's family, {family}" if family else "nobody left out"
         return (
-            f"cloning begins with {self.run_dir}, a clone of {count(self.games, 'game')} each of "
-            f"{', '.join(self.players)}: {without}"
+            f"cloning starts from {self.run_dir}, a clone of {count(self.games, 'game')} each of "
+            f"{', '.join(self.players)}; excluded families: "
+            f"{' and '.join(self.excluded_families) or 'none'}"
         )
 
 
 def train_pretrained_clone(
     partner: str, rules: Rules, feature_set: FeatureSet, parent_dir: Path
 ) -> PretrainedClone:
-    """The prior for a challenge of `partner` (A+B: of both), trained where `parent_dir` has none
-    yet.
+    """Clone for a challenge with `partner` (A+B: both), trained if `parent_dir` has none.
 
-    It is one run for all seeds and numbers of games: its players, games and seed are those of the
-    preset `pretrain`, but for the families left out and for who plays another game.
+    One run serves all seeds and numbers of games: players, games and seed are those of the preset
+    `pretrain`, without the partner's families and agents for other games.
 
     Raises:
-        ValueError: nobody is left to clone, or as a run of cloning does.
-        RunStopped: as a run does; the same call goes on.
+        ValueError: no player is left, or as a cloning run.
+        RunStopped: as a run; the same call resumes.
     """
     base: Any = preset_config("bc", PRESET)
     found = {family_of(agent_name(name)) for name in players_of(partner)}

@@ -1,5 +1,8 @@
-"""Standard output and error that no command ends at: characters that the terminal lacks become
-`?`, and a stream that cannot be written to ends nothing before the result is computed and saved."""
+"""Standard output and error that never end a command.
+
+Characters that the terminal lacks become `?`. A stream that cannot be written fails only after the
+result is computed and saved.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,15 @@ from typing import Any
 
 
 class SafeStream:
-    """A text stream that drops what it cannot write: its reader has left, the disk is full, the
-    terminal is gone. `error` keeps the first reason."""
+    """Text stream that drops output after an error (broken pipe, full disk); `error` is the
+    first."""
 
     def __init__(self, stream: Any) -> None:
         self.error: OSError | None = None
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Writes `text`, or nothing after an error."""
+        """Write `text`; nothing after an error."""
         if self.error is None:
             try:
                 return int(self._stream.write(text))
@@ -28,7 +31,7 @@ class SafeStream:
         return len(text)
 
     def flush(self) -> None:
-        """Writes what is left, or nothing after an error."""
+        """Flush the stream; nothing after an error."""
         if self.error is None:
             try:
                 self._stream.flush()
@@ -36,7 +39,7 @@ class SafeStream:
                 self.error = error
 
     def finish(self) -> None:
-        """Writes what is left. Raises the first OSError that there was."""
+        """Flush the stream. Raises the first OSError."""
         self.flush()
         if self.error is not None:
             raise self.error
@@ -47,26 +50,26 @@ class SafeStream:
 
 @contextmanager
 def safe_streams() -> Iterator[SafeStream]:
-    """Standard output and error as `SafeStream` streams, which print `?` for a character that
-    their encoding lacks. Yields the output's."""
+    """Replace standard output and error by `SafeStream`s, with `?` for unknown characters; yield
+    the output."""
     before = sys.stdout, sys.stderr
     safe = output, error = SafeStream(_open(sys.stdout)), SafeStream(_open(sys.stderr))
     sys.stdout, sys.stderr = output, error
     try:
         yield output
     finally:
-        for stream, kept in zip(safe, before, strict=True):
+        for stream, original in zip(safe, before, strict=True):
             stream.flush()
-            if kept is None:
+            if original is None:
                 stream.close()
             elif stream.error is not None:
-                _silence(kept)  # else Python tries again at its end, and complains
+                _silence(original)  # otherwise Python writes again at exit, and complains
         sys.stdout, sys.stderr = before
 
 
 def _open(stream: Any) -> Any:
-    """The stream itself, or the null device in the place of one that is closed: prints meant for a
-    closed stderr would go to stdout, and the next file that is opened would get its number."""
+    """The stream, or the null device for a closed stream. Otherwise prints to a closed stderr would
+    go to stdout, and the next opened file would get its descriptor."""
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")
     if hasattr(stream, "reconfigure"):

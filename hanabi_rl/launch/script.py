@@ -1,4 +1,4 @@
-"""The body of every script in train/ and of `hanabi-rl train`: preset and flags in, runs out."""
+"""Entry point of the scripts in train/ and of `hanabi-rl train`."""
 
 import sys
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from hanabi_rl.launch.sweep import run_seeds
 from hanabi_rl.runs.multi_host import connect_hosts
 from hanabi_rl.runs.session import RunStopped
 
-FEW_GAMES = 500  # below this, the published 1,000-game schedule takes too few steps an epoch
+FEW_GAMES = 500  # below this, the published 1,000-game schedule has too few steps per epoch
 
 
 def main(algorithm: str) -> None:
-    """The body of train/<algorithm>.py: runs every seed, and exits with the run's code."""
+    """Entry point of train/<algorithm>.py: run all seeds and exit with the run's code."""
     configure_process()
     with user_errors(f"{algorithm}.py", sys.argv[1:]) as args:
         code = train(algorithm, args)
@@ -36,8 +36,8 @@ def main(algorithm: str) -> None:
 
 
 def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
-    """Trains as the flags `args` say; returns the exit code. `prog` is as `parse_args` takes it.
-    Raises ValueError for a user's error."""
+    """Train with the flags `args`; return the exit code. `prog` is as in `parse_args`. Raises
+    ValueError for a user's error."""
     entry, configs = ALGORITHMS[algorithm], configs_folder()
     check_lists_once(normalize_flags(args), list_flags(entry.config))
     with connect_hosts(args):
@@ -55,19 +55,19 @@ def train_command(args: Sequence[str]) -> int:
     """`hanabi-rl train ALGORITHM ...`; returns the exit code."""
     if not args or args[0] in ("-h", "--help"):
         print(f"usage: hanabi-rl train {{{','.join(ALGORITHMS)}}} [OPTIONS]")
-        print("\nTrains; `hanabi-rl train ALGORITHM --help` lists an algorithm's options.")
+        print("\nTrain an algorithm; `hanabi-rl train ALGORITHM --help` lists its options.")
         return 0 if args else 2
     return train(args[0], args[1:], f"hanabi-rl train {args[0]}")
 
 
 def default_preset(args: list[str], presets: Path) -> str:
-    """The preset of the folder `presets` where none is named; says which on stderr.
+    """Default preset in the folder `presets`; printed on stderr unless --preset replaces it.
 
-    With an accelerator it is the paper's 1,000-game baseline for the number of players (of
-    --num-players, else of the clone in --bc-policy), or, for games in --data (--bc.data), its
-    variant for a few hundred of them. Without one it is `quick`, or, for a few hundred games, the
-    structured network that is shown facts alone: minutes where the paper's LSTM takes an hour and
-    plays no game to its end. `quick` too where there is none of these.
+    With an accelerator: AH2AC2's 1,000-game baseline for the number of players (from --num-players,
+    or the clone in --bc-policy), or, for fewer than FEW_GAMES games in --data (--bc.data), its
+    variant for small data. Without one: `quick`, or for fewer games the structured network with
+    facts only: minutes, where the paper's LSTM takes an hour and completes no game. `quick` if no
+    such preset exists.
 
     Raises ValueError as `load_games` and `load_policy`.
     """
@@ -80,15 +80,15 @@ def default_preset(args: list[str], presets: Path) -> str:
         games = [load_games(file) for file in data]
         players, count = str(games[0].rules.num_players), sum(map(len, games))
         few, why = count < FEW_GAMES, f"{count:,} {players}-player games"
-    elif players is None:  # without an accelerator they make no difference
+    elif players is None:  # makes no difference without an accelerator
         players = str(load_policy(clone).rules.num_players) if clone and accelerated else "2"
     if accelerated:
         wanted = [f"{players}p-{'small' if few else '1k'}", f"{players}p-1k", f"{players}p"]
     else:
         why = f"{why}, no accelerator" if data else "no accelerator"
         wanted = [f"{players}p-human-facts"] if few else []
-    there = (name for name in wanted if (presets / f"{name}.toml").exists())
-    preset = next(there, "quick")
+    found = (name for name in wanted if (presets / f"{name}.toml").exists())
+    preset = next(found, "quick")
     if not {"--preset", "--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
         print(f"Preset {preset!r} ({why}); choose another with --preset NAME.", file=sys.stderr)
     return preset

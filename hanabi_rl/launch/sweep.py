@@ -1,9 +1,7 @@
-"""A sweep: one algorithm over a grid of its fields and some seeds, every run in a folder with a
-fixed name.
+"""Sweep: one algorithm over a grid of its fields and seeds, each run in a fixed folder.
 
-A sweep is restarted by the same command: finished runs are skipped and broken ones resumed. What
-several runs need (a clone) is made once for all of them. `--seeds` of a training script is a sweep
-of one axis.
+The same command restarts a sweep: it skips finished runs and resumes others. What several runs
+share (a clone) is trained once. `--seeds` of a training script is a sweep over one axis.
 """
 
 import dataclasses
@@ -46,31 +44,31 @@ from hanabi_rl.runs.tracking import check_wandb
 from hanabi_rl.storage.files import read_json, read_text, write_text
 from hanabi_rl.storage.words import count
 
-# A finished run of another length is another run.
+# another length is another run
 _MAY_DIFFER = set(RESUMABLE_FIELDS) - {"total_steps"}
 
 
-class SweepIncomplete(Exception):  # noqa: N818 - a cluster is at work, which is no error
-    """Runs of the sweep wait or run on a cluster."""
+class SweepIncomplete(Exception):  # noqa: N818 - not an error
+    """Runs of the sweep are pending or running on a cluster."""
 
 
 def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> Path:
-    """Trains what is missing and writes `sweep.csv`; returns the sweep's folder.
+    """Train missing runs and write `sweep.csv`; return the sweep's folder.
 
     Raises:
-        RunStopped: as a run does.
-        SweepIncomplete: runs were handed to Slurm; `sweep.csv` and the table are of those that are
-            finished.
-        ValueError: as runs and launchers do.
+        RunStopped: as a run.
+        SweepIncomplete: runs were submitted to Slurm; `sweep.csv` and the table hold the finished
+            ones.
+        ValueError: as runs and launchers.
     """
     folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
     if base.wandb:
         check_wandb()
     base = dataclasses.replace(base, seeds=(), run_dir=None)
-    base, of_points = _with_rules(algorithm, base, points)  # raises before anything is trained
+    base, of_points = _with_rules(algorithm, base, points)  # raises before any training
     shared = algorithm.shared_run(base, folder)
     if shared is not None and shared.overrides.keys() <= points[0].values.keys():
-        shared = None  # every run has its own from the grid
+        shared = None  # the grid gives each run its own
     if shared is not None:
         if sweep.launcher is None:
             run_once(shared.algorithm, shared.config)
@@ -99,13 +97,13 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
 def _with_rules(
     algorithm: Algorithm, base: RunConfig, points: Sequence[GridPoint]
 ) -> tuple[RunConfig, list[RunConfig]]:
-    """`base` with the game of the first point, and the config of each point with the game that its
-    data, clone or partners play; bots play that of the first. Raises ValueError as `with_game`, and
-    if something cannot be read."""
+    """`base` with the game of the first point, and each point's config with the game of its data,
+    clone or partners; bots play the first point's game. Raises ValueError as `with_game`, and for
+    unreadable inputs."""
     games, configs, of_first = dict[str, Rules](), list[RunConfig](), base
     for point in points:
         config = with_values(of_first, point.values)
-        # numbers name no data, which is read once then and not once per point
+        # numbers select no data, so the data is read once, not once per point
         named = repr([of for of in point.values.items() if of[0][:4] == "game" or _has_text(of[1])])
         if (game := games.get(named)) is None:
             game = games[named] = algorithm.infer_rules(config)
@@ -120,7 +118,7 @@ def _with_rules(
 
 
 def _check_initial_agents(configs: Sequence[RunConfig]) -> None:
-    """Raises ValueError if a config names an agent to begin with that it cannot begin with."""
+    """Raise ValueError for an unusable `init_from` or `previous_level`."""
     checked = set[str]()
     for config in configs:
         start, below = (getattr(config, name, None) for name in ("init_from", "previous_level"))
@@ -140,7 +138,7 @@ def _has_text(value: Any) -> bool:
 def _launch(
     sweep: SweepConfig, shared: SharedRun | None, algorithm: str, configs: Sequence[RunConfig]
 ) -> None:
-    """Hand the unfinished runs to Slurm: first what all runs need, then them."""
+    """Submit unfinished runs to Slurm, shared runs first."""
     from hanabi_rl.launch import cluster
 
     cluster.check_installed()
@@ -161,8 +159,8 @@ def _collect(
     places: Sequence[dict[str, Any]],
     configs: Sequence[RunConfig],
 ) -> list[dict[str, Any]]:
-    """The summaries of all runs; or `sweep.csv` of those that are finished and the table of the
-    points whose seeds all are, and `SweepIncomplete`."""
+    """Summaries of all runs; if some are unfinished, write `sweep.csv` and the table of the
+    finished ones and raise `SweepIncomplete`."""
     found = [_summary(algorithm.name, config) for config in configs]
     summaries = [summary for summary in found if summary is not None]
     if len(summaries) == len(found):
@@ -182,9 +180,8 @@ def _collect(
         ready_points = list(itertools.compress(points, whole))
         _print_table(ready_points, sweep.seeds, ready, algorithm, configs)
     raise SweepIncomplete(
-        f"{len(summaries)} of {count(len(found), 'run')} are finished in {sweep.run_dir}; the "
-        "same command "
-        "collects the others when they are, and sends those again that failed."
+        f"{len(summaries)} of {count(len(found), 'run')} are finished in {sweep.run_dir}; run the "
+        "same command again to collect the others and to submit failed runs again."
     )
 
 
@@ -195,17 +192,13 @@ def _print_table(
     algorithm: Algorithm,
     configs: Sequence[RunConfig],
 ) -> None:
-    """Prints the table and the note on its errors."""
-    lines = (
-        table(points, seeds, summaries, algorithm.summary_columns),
-        error_note("±", seeds, configs),
-    )
-    print("\n" + "\n".join(filter(None, lines)))
+    """Print the table and the note on its errors."""
+    text = table(points, seeds, summaries, algorithm.summary_columns)
+    print("\n" + "\n".join(filter(None, (text, error_note("±", seeds, configs)))))
 
 
 def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
-    """The run of a config, or a run for each of its `seeds` (in `run_dir`/s<seed>, where one is
-    given) and a table over them. Raises `RunStopped` as a run does."""
+    """Run a config, or its `seeds` (in `run_dir`/s<seed>) with a table. Raises RunStopped."""
     if not config.seeds:
         algorithm.run(config)
         return
@@ -227,10 +220,8 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
 
 
 def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list[dict[str, Any]]:
-    """The summaries of some runs, `jobs` of them at once; see `run_once`.
-
-    Raises as `run_once`, with several jobs ValueError for runs that failed.
-    """
+    """Summaries of several runs, `jobs` at a time; see `run_once`. Raises as `run_once`; with
+    several jobs, ValueError for failed runs."""
     if jobs > 1:
         _run_at_once(run_once, algorithm, configs, jobs)
         return [read_json(Path(config.run_dir or "", "summary.json")) for config in configs]
@@ -243,36 +234,34 @@ def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list
 
 
 def run_once(algorithm: str, config: RunConfig) -> dict[str, Any]:
-    """The summary of one run: read where it is finished, else made, resuming what there is of it.
-
-    Raises ValueError where the folder holds a run with another config.
-    """
-    if config.run_dir is None:  # in a new folder of its own
+    """Summary of one run: read if the run is finished, otherwise trained or resumed. Raises
+    ValueError if the folder holds a run with another config."""
+    if config.run_dir is None:  # in a new folder
         return run(algorithm, config)
     folder = Path(config.run_dir)
-    begun, finished = parallel.on_main_host(lambda: _progress(algorithm, config, folder))
+    started, finished = parallel.on_main_host(lambda: _progress(algorithm, config, folder))
     if finished:
         print(f"{folder}: finished", file=sys.stderr)
     else:
-        run(algorithm, dataclasses.replace(config, resume=True) if begun else config)
+        run(algorithm, dataclasses.replace(config, resume=True) if started else config)
     return parallel.on_main_host(lambda: read_json(folder / "summary.json"))
 
 
 def _summary(algorithm: str, config: RunConfig) -> dict[str, Any] | None:
-    """The summary of a run that is finished. Raises ValueError as `run_once`."""
+    """Summary of a finished run, or None. Raises ValueError as `run_once`."""
     folder = Path(config.run_dir or "")
     finished = _progress(algorithm, config, folder)[1]
     return read_json(folder / "summary.json") if finished else None
 
 
 def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bool]:
-    """Whether the folder holds the beginning of this run, and whether all of it."""
+    """(started, finished): the state of this run in the folder."""
     if not (folder / "config.json").exists():
         return False, False
     try:
         check_saved_config(config, folder, algorithm=algorithm, may_differ=_MAY_DIFFER)
         finished = (folder / "summary.json").exists()
-        if finished and read_input_hashes(folder):  # an unfinished run checks when it resumes
+        if finished and read_input_hashes(folder):  # an unfinished run is checked when it resumes
             check_input_hashes(folder, ALGORITHMS[algorithm].input_hashes(config))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
@@ -282,10 +271,10 @@ def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bo
 def _run_at_once(
     run: Callable[[str, Any], Any], algorithm: str, configs: Sequence[RunConfig], jobs: int
 ) -> None:
-    """Call `run` for every config in a process of its own, `jobs` at a time; what a run prints is
-    in its `log.txt`. Ctrl-C and SIGTERM stop the runs as well, which save first.
+    """Call `run` for each config in a separate process, `jobs` at a time; output goes to `log.txt`.
 
-    Raises ValueError for runs that failed, after the others have ended.
+    Ctrl-C and SIGTERM stop the runs after saving. Raises ValueError for failed runs, after the
+    others have ended.
     """
     context, core_sets = multiprocessing.get_context("spawn"), _core_sets(jobs)
     waiting, failed = list(configs), list[str]()
@@ -319,13 +308,13 @@ def _run_at_once(
             process.join()
     if failed:
         raise ValueError(
-            f"{len(failed)} of {count(len(configs), 'run')} failed, and the same command goes on "
-            "with them: " + "; ".join(failed)
+            f"{len(failed)} of {count(len(configs), 'run')} failed; the same command resumes them: "
+            + "; ".join(failed)
         )
 
 
 def _core_sets(jobs: int) -> list[list[int]]:
-    """The cores of each of `jobs` processes; empty where the system does not say."""
+    """Cores of each of `jobs` processes; empty if the system does not report cores."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     return [
         cores[job * len(cores) // jobs : (job + 1) * len(cores) // jobs] or cores
@@ -341,15 +330,15 @@ def _run_logged(
     jobs: int,
     threads: int,
 ) -> None:
-    """A run in a process of its own: with its cores, its part of the accelerator's memory, and as
-    many CPU threads as without --jobs, so that runs have the same bits with any number of them."""
+    """Run in a separate process, with its cores, its fraction of accelerator memory, and the number
+    of CPU threads of a run without --jobs, so that results are bit-exact for any `jobs`."""
     if cores:
         os.sched_setaffinity(0, cores)
     os.environ[VARIABLE] = str(threads)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
     folder = Path(config.run_dir or "")
     folder.mkdir(parents=True, exist_ok=True)
-    # open until the process ends: it takes the traceback too
+    # open until the process ends: it also receives the traceback
     sys.stdout = sys.stderr = (folder / "log.txt").open("a", buffering=1, encoding="utf-8")
     try:
         run(algorithm, config)
@@ -363,8 +352,8 @@ def table(
     summaries: list[dict[str, Any]],
     columns: Mapping[str, str],
 ) -> str:
-    """One line a place of the grid: the mean over its seeds and, with several, its standard error;
-    a column that not all runs have (validation figures) is left out."""
+    """One line per grid point: mean over its seeds and, with several, the standard error. Columns
+    that some runs lack are left out."""
     columns = _columns_in_all(summaries, columns)
     rows = [["", *columns.values()]]
     for number, point in enumerate(points):
@@ -379,7 +368,7 @@ def table(
 def seed_table(
     seeds: tuple[int, ...], summaries: list[dict[str, Any]], columns: Mapping[str, str]
 ) -> str:
-    """One row per seed, then the mean and its standard error over seeds; columns as in `table`."""
+    """One line per seed, then the mean and its standard error; columns as in `table`."""
     columns = _columns_in_all(summaries, columns)
     rows = [["seed", *columns.values()]]
     for seed, summary in zip(seeds, summaries, strict=True):
@@ -396,12 +385,12 @@ _SHARED = {
     "previous_level": ("level below", "levels below"),
     "partners": ("partners", "partners"),
 }
-"""Field of a config that names what a run learns from -> what it names, and several of these."""
+"""Config field of an input of a run -> its name, singular and plural."""
 
 
 def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) -> str:
-    """The line below a table with errors over seeds: what the seeds share, whose variation the
-    error excludes. Empty for one seed, which has no error, and for runs that share nothing."""
+    """Note below a table: inputs that the seeds share; the standard error excludes their variation.
+    Empty for one seed, which has no error, and for runs without shared inputs."""
     fields = [name for name in _SHARED if any(getattr(each, name, None) for each in configs)]
     if len(seeds) == 1 or not fields:
         return ""
@@ -416,7 +405,7 @@ def error_note(mark: str, seeds: Sequence[int], configs: Sequence[RunConfig]) ->
 def _columns_in_all(
     summaries: Sequence[dict[str, Any]], columns: Mapping[str, str]
 ) -> dict[str, str]:
-    """The columns that every summary has a number for."""
+    """Columns for which every summary has a number."""
     return {
         key: title
         for key, title in columns.items()
@@ -425,14 +414,13 @@ def _columns_in_all(
 
 
 def chosen_seed(seeds: Sequence[int], summaries: list[dict[str, Any]], key: str) -> str:
-    """Which of several seeds predicts the validation games best (AH2AC2 section 5.2), as a line;
-    empty where one has no such figure."""
+    """Line with the seed of lowest validation cross-entropy (AH2AC2 section 5.2); empty if a seed
+    lacks it."""
     if not _columns_in_all(summaries, {key: ""}):
         return ""
-    loss, seed = min(
-        (float(summary[key]), seed) for seed, summary in zip(seeds, summaries, strict=True)
-    )
-    return f"Of the least validation cross-entropy, {loss:.4g} nats per timestep: seed {seed}"
+    losses = [float(summary[key]) for summary in summaries]
+    loss, seed = min(zip(losses, seeds, strict=True))
+    return f"Lowest validation cross-entropy: seed {seed}, {loss:.4g} nats per timestep"
 
 
 def format_mean_error(values: Sequence[float]) -> str:
@@ -443,8 +431,7 @@ def format_mean_error(values: Sequence[float]) -> str:
 
 
 def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[str, Any]]) -> None:
-    """A line a run: the grid's fields, the seed, and what in its summary is no list and not called
-    as one of them; empty where a run lacks a figure of another's."""
+    """One row per run: grid fields, seed, and the scalars of its summary; empty where missing."""
     rows = [
         place
         | {
@@ -458,7 +445,7 @@ def _write_csv(path: Path, places: list[dict[str, Any]], summaries: list[dict[st
 
 
 def main() -> None:
-    """The body of train/sweep.py."""
+    """Entry point of train/sweep.py."""
     configure_process()
     with user_errors("sweep.py", sys.argv[1:]) as args:
         code = sweep_command(args, prog=None)
@@ -466,8 +453,10 @@ def main() -> None:
 
 
 def sweep_command(args: Sequence[str], prog: str | None = "hanabi-rl sweep") -> int:
-    """`hanabi-rl sweep ...`, or the script where `prog` is None; returns the exit code. Raises
-    ValueError for a user's error."""
+    """`hanabi-rl sweep ...`, or the script if `prog` is None; returns the exit code.
+
+    Raises ValueError for a user's error.
+    """
     default = "quick" if jax.default_backend() == "cpu" else "ablation"
     sweep, base, points = parse_sweep(configs_folder(), default, args, prog)
     print(
@@ -478,10 +467,10 @@ def sweep_command(args: Sequence[str], prog: str | None = "hanabi-rl sweep") -> 
     try:
         folder = run_sweep(sweep, base, points)
     except (RunStopped, KeyboardInterrupt) as stopped:
-        print(f"Stopped in {sweep.run_dir}; the same command goes on.", file=sys.stderr)
+        print(f"Stopped in {sweep.run_dir}; the same command resumes.", file=sys.stderr)
         return stopped.exit_code if isinstance(stopped, RunStopped) else 130
     except SweepIncomplete as unfinished:
         print(unfinished, file=sys.stderr)
         return 0
-    print(f"\nResults: {folder} (sweep.csv and what it is made of)")
+    print(f"\nResults: {folder} (sweep.csv and the runs)")
     return 0

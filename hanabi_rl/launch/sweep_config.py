@@ -1,4 +1,4 @@
-"""What a sweep runs over: its command line, and the places of its grid."""
+"""Command line of a sweep and its grid."""
 
 import argparse
 import dataclasses
@@ -32,23 +32,23 @@ from hanabi_rl.storage.validation import BoundedCount, PositiveInt, Range, Seed,
 
 @dataclasses.dataclass(frozen=True)
 class SlurmConfig:
-    """What --launcher slurm asks of the cluster for each run."""
+    """Slurm resources per run, for --launcher slurm."""
 
     slurm_partition: str | None = None
     slurm_time: PositiveInt = 1440
-    """Minutes. A run saves before they are over and is queued again."""
+    """Time limit in minutes. A run saves before the limit and is requeued."""
     slurm_gpus: Annotated[int, Range(0, 1024)] = 1
     slurm_cpus: PositiveInt = 8
     slurm_mem: str | None = None
-    """As sbatch takes it: 32G."""
+    """Memory, in sbatch's format: 32G."""
     slurm_setup: tuple[str, ...] = ()
     """Shell lines before the run: 'module load cuda'."""
     slurm_extra: tuple[str, ...] = ()
-    """Other options of sbatch, each OPTION=VALUE: account=lab qos=high."""
+    """Other sbatch options, each OPTION=VALUE: account=lab qos=high."""
     slurm_at_once: PositiveInt = 256
-    """Runs of the array at once."""
+    """Parallel runs of the array."""
     slurm_requeues: Annotated[int, Range(0, 10_000)] = 10
-    """How often a run that its time ended is queued again; the same command goes on after that."""
+    """Maximum requeues of a run after its time limit; the same command resumes it later."""
 
     def __post_init__(self) -> None:
         validate_fields(self)
@@ -59,31 +59,33 @@ class SlurmConfig:
 
 @dataclasses.dataclass(frozen=True)
 class SweepConfig(SlurmConfig):
-    """Train an algorithm over a grid of its options and some seeds. Every other flag is the
-    algorithm's, such as --num-envs 128. What an algorithm sweeps over without --grid may be given
-    as a flag too: --kl-weights 0.1 0.5."""
+    """Train an algorithm over a grid of its options and several seeds.
+
+    Other flags are the algorithm's, such as --num-envs 128. Its default grid is also a flag, such
+    as --kl-weights 0.1 0.5.
+    """
 
     sweep: str | None = None
-    """configs/sweep/<NAME>.toml or a file; read before the other flags."""
+    """Sweep: configs/sweep/<NAME>.toml or a file; other flags override it."""
     algorithm: str = "hdr_ippo"
     preset: str | None = None
-    """The algorithm's preset."""
+    """Preset of the algorithm."""
     grid: tuple[str, ...] = ()
-    """FIELD=[VALUE, ...], TOML values; dots for nested fields. Several make a grid."""
+    """FIELD=[VALUE, ...], TOML values, dots for nested fields. Several span a grid."""
     seeds: tuple[Seed, ...] = (0,)
     run_dir: str | None = None
-    """The sweep's folder; default runs/sweep-<algorithm>-<preset>."""
+    """Folder of the sweep; default runs/sweep-<algorithm>-<preset>."""
     jobs: Annotated[int, Range(1, 1024)] = 1
-    """Runs at once, each in a process with its share of the cores (and of the accelerator's
-    memory). On a CPU the results do not depend on it."""
+    """Parallel runs, each in a process with an equal part of cores and accelerator memory. CPU
+    results do not depend on it."""
     matrix_games: BoundedCount = 1000
-    """Decks behind each cell of an ablation's cross-play matrix; the paper plays 25,000."""
+    """Decks per cell of an ablation's cross-play matrix; the paper plays 25,000."""
     paper: bool = False
-    """With a sweep over KL weights alone: print the figures of AH2AC2's Tables 12 and 13 in
-    brackets, and draw its Figures 7 and 8."""
+    """For a sweep over KL weights only: print the numbers of AH2AC2's Tables 12 and 13 in brackets,
+    and plot its Figures 7 and 8."""
     launcher: Literal["slurm"] | None = None
-    """Where the runs are made: `slurm`, an array of jobs that the extra `cluster` submits, whose
-    finished runs the same command collects; by default this machine."""
+    """`slurm`: submit the runs as a job array (extra `cluster`); the same command collects the
+    results. Default: this machine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,10 +94,10 @@ class SweepConfig(SlurmConfig):
 
 
 class GridPoint(NamedTuple):
-    """One place of the grid."""
+    """One point of the grid."""
 
     name: str
-    """Of its folder: `FIELD=VALUE,...`; with a digest if that is no name of one folder."""
+    """Folder name: `FIELD=VALUE,...`, with a digest if that is not a valid, unique folder name."""
     values: dict[str, Any]
     """Field (dots for nesting) -> value."""
 
@@ -103,15 +105,14 @@ class GridPoint(NamedTuple):
 def parse_sweep(
     configs: Path, default_sweep: str, args: Sequence[str], prog: str | None = None
 ) -> tuple[SweepConfig, RunConfig, list[GridPoint]]:
-    """A sweep, the config that its runs share, and the grid. Raises ValueError for fields that the
-    algorithm lacks, and a folder that cannot be written to. `prog` is as `parse_args`
-    takes it."""
+    """A sweep, the config that its runs share, and the grid; `prog` as in `parse_args`. Raises
+    ValueError for fields that the algorithm lacks, or a folder that is not writable."""
     args = normalize_flags(args)
     name = flag_value("--sweep", args) or default_sweep
     path = Path(name) if name.endswith(".toml") else configs / "sweep" / f"{name}.toml"
     if not path.is_file():
         names = ", ".join(sorted(p.stem for p in (configs / "sweep").glob("*.toml")))
-        raise FileNotFoundError(f"--sweep {name}: no file {path}; there are: {names}")
+        raise FileNotFoundError(f"--sweep {name}: no file {path}; sweeps: {names}")
     default = from_dict(SweepConfig, read_toml(path) | {"sweep": name}, where=str(path))
     check_lists_once(args, list_flags(SweepConfig))
     sweep, rest = parse_or_raise(
@@ -134,16 +135,14 @@ def parse_sweep(
     axes, flags = _own_axes(algorithm, rest, prog)
     base = parse_args(algorithm.config, algorithm.name, configs, sweep.preset, flags, prog)
     if base.multi_host:
-        raise ValueError(
-            "--multi-host: expected a single run, got a sweep; start its runs one by one"
-        )
+        raise ValueError("--multi-host: expected a single run, got a sweep; start runs separately")
     _check_flags(algorithm, flags)
     base = dataclasses.replace(base, **algorithm.sweep_overrides)
     points = _points(algorithm, base, axes, sweep.grid)
     if sweep.paper and points[0].values.keys() != (algorithm.default_grid.keys() or None):
         got = ", ".join(points[0].values)
         raise ValueError(
-            f"--paper: expected a sweep of hdr_ippo over kl_weight alone, got one of "
+            f"--paper: expected a sweep of hdr_ippo over kl_weight only, got a sweep of "
             f"{algorithm.name} over {got}"
         )
     if sweep.run_dir is None:
@@ -162,7 +161,7 @@ def _axis_flag(field: str) -> str:
 def _own_axes(
     algorithm: Algorithm, args: Sequence[str], prog: str | None
 ) -> tuple[dict[str, list[Any]], Sequence[str]]:
-    """The algorithm's own axes that are given as flags (--kl-weights 0.1 0.5), and the other
+    """Values of the algorithm's default grid given as flags (--kl-weights 0.1 0.5), and the other
     arguments."""
     parser = argparse.ArgumentParser(
         prog, add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
@@ -191,11 +190,11 @@ def _points(
     if not axes:
         raise ValueError(f"--grid: expected a field of {algorithm.name} to sweep, got none")
     places = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    configs = [with_values(base, place) for place in places]  # raises before anything runs
+    configs = [with_values(base, place) for place in places]  # raises before any run
     texts = [",".join(_named(field, value) for field, value in at.items()) for at in places]
     if any(config in configs[:place] for place, config in enumerate(configs)):  # 1 and 1.0
         raise ValueError(f"--grid: expected different values, got {', '.join(texts)}")
-    times = Counter(texts)  # ["a", "b"] and ["axb"] have one text
+    times = Counter(texts)  # ["a", "b"] and ["axb"] have equal texts
     return [
         GridPoint(
             text if is_folder_name(text) and times[text] == 1 else folder_name(text, place), place
@@ -205,7 +204,7 @@ def _points(
 
 
 def _check_flags(algorithm: Algorithm, flags: Sequence[str]) -> None:
-    """Raises ValueError for flags of a run that a sweep decides."""
+    """Raise ValueError for flags of a run that the sweep sets."""
     if (seed := flag_value("--seed", flags)) is not None:
         raise ValueError(f"--seed: expected --seeds in a sweep, got --seed {seed}")
     for field, value in algorithm.sweep_overrides.items():
@@ -215,17 +214,17 @@ def _check_flags(algorithm: Algorithm, flags: Sequence[str]) -> None:
 
 
 def _check_axis(algorithm: Algorithm, field: str) -> None:
-    """Raises ValueError for a field in which the runs of a sweep cannot differ."""
+    """Raise ValueError for a field that cannot differ between the runs of a sweep."""
     first = field.partition(".")[0]
     if first in ("seed", "seeds"):
         raise ValueError(f"--grid {field}=...: expected seeds as --seeds 0 1 2")
     if first in algorithm.sweep_overrides or first in ("run_dir", "resume", "preset", "multi_host"):
-        raise ValueError(f"--grid {field}=...: expected a field that the runs of a sweep differ in")
+        raise ValueError(f"--grid {field}=...: expected a field that can differ between runs")
     if first in algorithm.unsweepable_fields:
         raise ValueError(
-            f"--grid {field}=...: expected a field of {algorithm.name} alone, got one of what all "
-            "runs share (--bc-policy, or one clone that is trained first); sweep over "
-            "bc_policy, or over the clone's fields with --algorithm bc"
+            f"--grid {field}=...: expected a field of {algorithm.name} itself, got one of the "
+            "clone that all runs share (--bc-policy, or trained first); sweep over bc_policy, or "
+            "over the clone's fields with --algorithm bc"
         )
 
 
@@ -243,12 +242,14 @@ def _axis(text: str) -> tuple[str, list[Any]]:
 
 
 def _named(field: str, value: Any) -> str:
-    """`FIELD=VALUE` as a part of a folder's name: paths without their slashes."""
+    """`FIELD=VALUE` as a part of a folder's name, without the slashes of paths."""
     text = f"{field}={'x'.join(map(str, value)) if isinstance(value, list) else value}"
     return folder_name(text, value) if "/" in text else text
 
 
 def with_values(config: RunConfig, values: dict[str, Any]) -> RunConfig:
-    """`config` with some fields replaced, dots for nesting. Raises ValueError for an unknown field
-    or a wrong type."""
+    """`config` with some fields replaced, dots for nesting.
+
+    Raises ValueError for an unknown field or a wrong type.
+    """
     return from_dict(type(config), unflatten(values, separator="."), config, where="--grid")

@@ -1,5 +1,7 @@
-"""From candidates to partners: the chosen ones, their mid-skill checkpoints, and best responses of
-all (ZSC-Eval, Wang et al., arXiv 2310.05208, Algorithm 1 lines 4 to 8)."""
+"""Evaluation partners from candidates: selection, mid-skill checkpoints, best responses.
+
+ZSC-Eval (Wang et al., arXiv 2310.05208), Algorithm 1, lines 4 to 8.
+"""
 
 from __future__ import annotations
 
@@ -40,20 +42,19 @@ def train_set(
     setting: EvalSetting,
     by: DiversityMetric = "br-div",
 ) -> Path:
-    """Writes `partners.json` in `folder` and returns its path; finished runs are not repeated.
+    """Write `partners.json` in `folder` and return its path; finished runs are not repeated.
 
     Args:
-        candidates: names each candidate's `best_response` and `mid_skill`.
-        count: how many are chosen; as many mid-skill ones join them.
-        config: of the best responses; of its game the candidates say for how many players.
-        setting: of the games that choose, and of those, on other decks, that measure what was
-            chosen.
-        by: whose events count.
+        candidates: file with each candidate's `best_response` and `mid_skill`.
+        count: number of selected partners; as many mid-skill partners are added.
+        config: config of the best responses; the candidates set the number of players.
+        setting: setting of the games for selection, and of those, on other decks, for the report.
+        by: events that count for diversity.
 
     Raises:
-        ValueError: a candidate without a response or a mid-skill checkpoint, one that is there
-            twice, or as `selected_set`.
-        RunStopped: as a run does.
+        ValueError: a candidate lacks a best response or mid-skill checkpoint, is a duplicate, or as
+            `selected_set`.
+        RunStopped: as a run.
     """
     read = read_partners(candidates)
     for partner in read.partners:
@@ -80,8 +81,8 @@ def train_set(
     ]
     responded = add_best_response_scores(whole, setting, "best responses", "selection")
     together = {partner.agent: partner for partner in chosen.partners}
-    kept = [better_response(partner, together.get(partner.agent)) for partner in responded]
-    partners = add_best_response_scores(kept, setting, "partners", "report")
+    best = [better_response(partner, together.get(partner.agent)) for partner in responded]
+    partners = add_best_response_scores(best, setting, "partners", "report")
     chosen = dataclasses.replace(chosen, partners=tuple(partners), purpose="report")
     write_partners(folder / PARTNERS, chosen)
     print(partner_lines(partners))
@@ -89,7 +90,7 @@ def train_set(
 
 
 def folder_name(agent: str, identity: str) -> str:
-    """What an agent's folder is called: something to know it by, and what no other agent has.
+    """Folder name of an agent: a readable part and a hash.
 
     `runs/s0/pairs/pair-003/biased` -> `pairs-pair-003-biased-5d41402abc4b`.
     """
@@ -97,14 +98,14 @@ def folder_name(agent: str, identity: str) -> str:
 
 
 def with_mid_skill(chosen: Sequence[EvalPartner]) -> list[EvalPartner]:
-    """Each of the chosen and then its mid-skill checkpoint, where that is not one of the others
-    (of a pair that learnt nothing it may be)."""
-    there = {load_policy(partner.agent).identity() for partner in chosen}
+    """Each selected partner followed by its mid-skill checkpoint, unless the checkpoint is a
+    duplicate (possible if a pair learned nothing)."""
+    known = {load_policy(partner.agent).identity() for partner in chosen}
     found = []
     for partner in chosen:
         found.append(partner)
-        if (identity := load_policy(partner.mid_skill).identity()) not in there:
-            there.add(identity)
+        if (identity := load_policy(partner.mid_skill).identity()) not in known:
+            known.add(identity)
             note = f"mid-skill: {partner.note}"
             found.append(
                 dataclasses.replace(partner, agent=partner.mid_skill, mid_skill="", note=note)
@@ -113,7 +114,7 @@ def with_mid_skill(chosen: Sequence[EvalPartner]) -> list[EvalPartner]:
 
 
 def train_best_response(agent: str, folder: Path, config: BestResponseConfig) -> str:
-    """The run of a best response to one agent, made in `folder` where it is missing."""
+    """Best-response run for one agent, trained in `folder` if missing."""
     run_dir = str(folder / folder_name(agent, load_policy(agent).identity()) / "best-response")
     run_once("best_response", dataclasses.replace(config, partners=(agent,), run_dir=run_dir))
     return run_dir
@@ -126,7 +127,7 @@ def add_best_response_scores(
     purpose: Purpose,
     players: int | None = None,
 ) -> list[EvalPartner]:
-    """The partners with what their best responses get on the decks of a purpose."""
+    """Partners with the scores of their best responses on the decks of a purpose."""
     names = [name for p in partners for name in (p.best_response, p.agent)]
     policies = dict(zip(names, load_agents(names, players), strict=True))
     with Progress(title, total=len(partners), unit="pairs") as progress:
@@ -134,14 +135,15 @@ def add_best_response_scores(
 
 
 def better_response(fresh: EvalPartner, together: EvalPartner | None) -> EvalPartner:
-    """The partner with the better of two best responses: a new one, and that trained with it."""
+    """The partner with the better of two best responses: the new one, or the one trained with
+    it."""
     if together is None or np.mean(fresh.score or 0) > np.mean(together.score or 0):
         return fresh
     return together
 
 
 def partner_lines(partners: Sequence[EvalPartner]) -> str:
-    """What the best responses get, partner by partner."""
+    """One line per partner: scores of its best response."""
     lines = []
     for partner in partners:
         means = ", ".join(f"{mean:.2f}" for mean in partner.score or ())

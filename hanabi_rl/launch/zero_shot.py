@@ -1,9 +1,9 @@
-"""Methods of zero-shot coordination compared on partners that none of them has met (ZSC-Eval, Wang
-et al., arXiv 2310.05208, section 5), from nothing and by one command.
+"""Comparison of zero-shot coordination methods on unseen partners, trained by one command.
 
-Behaviour-preferring pairs are trained, the most different are chosen and get best responses; then
-the agents: self-play (SP), a best response to checkpoints of self-play (FCP), one to biased
-partners and such checkpoints (HSP, without MEP), and E3T. What is finished is not repeated.
+ZSC-Eval (Wang et al., arXiv 2310.05208), section 5. Behaviour-preferring pairs are trained; the
+most diverse are selected and get best responses. Methods: self-play (SP), a best response to
+self-play checkpoints (FCP), a best response to biased partners and such checkpoints (HSP, without
+MEP), and E3T. Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -38,42 +38,42 @@ from hanabi_rl.storage.validation import (
 from hanabi_rl.storage.words import count
 
 _MEMBERS = 1000
-"""The first seed of the members of populations: a learner of the same seed would begin as one of
-its partners did."""
+"""First seed of population members: with an equal seed, a learner would start as its partner
+did."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ZeroShot:
-    """Compare methods of zero-shot coordination on partners that none of them has met."""
+    """Compare zero-shot coordination methods on unseen partners."""
 
     out: str = "runs/zero-shot"
-    """The folder of all runs."""
+    """Folder of all runs."""
     preset: str = "small"
-    """Of behaviour_preferring, best_response, ippo and e3t."""
+    """Preset of behaviour_preferring, best_response, ippo and e3t."""
     num_pairs: PositiveInt = 16
-    """Candidates."""
+    """Number of candidate pairs."""
     partners: PositiveInt = 4
-    """Chosen for evaluation, with as many mid-skill ones."""
+    """Number of selected evaluation partners; as many mid-skill partners are added."""
     runs: Annotated[int, Range(1, _MEMBERS)] = 3
-    """Training seeds of each method."""
+    """Training seeds per method."""
     selfplay_runs: int = 4
-    """In the population of FCP, each at its beginning, half-way and end; HSP has half as many, and
-    three biased partners for each of the others."""
+    """Self-play runs in FCP's population, each at its start, middle and end. HSP has half as many,
+    and three biased partners per replaced run."""
     pair_steps: Steps = 700_000
     """Environment steps of each learner of a pair."""
     response_steps: Steps = 600_000
-    """Of a best response to one partner."""
+    """Environment steps of a best response to one partner."""
     selfplay_steps: Steps = 1_000_000
-    """Of SP, and of the members of populations."""
+    """Environment steps of SP and of population members."""
     agent_steps: Steps = 1_200_000
-    """Of FCP, HSP and E3T."""
+    """Environment steps of FCP, HSP, E3T."""
     lr: LearningRate = 2e-3
-    """Of all runs."""
+    """Learning rate of all runs."""
     games: BoundedCount = 1000
-    """Decks a seat, in all that is measured."""
+    """Decks per seat in all evaluations."""
     seed: Seed = 0
-    """Of the candidates, the choice of partners and all decks; the methods' seeds are 0 to
-    `runs` - 1, those of the members of populations 1000 and on."""
+    """Seed of candidates, partner selection and decks. Methods have seeds 0 to `runs` - 1,
+    population members 1000 and above."""
 
     def __post_init__(self) -> None:
         validate_fields(self)
@@ -87,20 +87,20 @@ _EVAL_EVERY = 12  # updates of a self-play run
 
 
 class ComparisonRuns:
-    """The runs of one comparison, each made when it is first asked for."""
+    """Runs of one comparison, each trained on first use."""
 
     def __init__(self, config: ZeroShot) -> None:
         self.config, self.folder = config, Path(config.out)
 
     def make(self, algorithm: str, name: str, steps: int, **fields: Any) -> Path:
-        """The folder of a run of the preset with these fields."""
+        """Run folder of an algorithm's preset with these fields."""
         base = self.base(algorithm, steps)
         config = dataclasses.replace(base, run_dir=str(self.folder / name), **fields)
         run_once(algorithm, config)
         return self.folder / name
 
     def base(self, algorithm: str, steps: int) -> Any:
-        """The preset of an algorithm with what all runs of the comparison share."""
+        """Preset of an algorithm with the settings of all runs of the comparison."""
         return dataclasses.replace(
             preset_config(algorithm, self.config.preset),
             total_steps=steps,
@@ -113,16 +113,14 @@ class ComparisonRuns:
         )
 
     def pairs(self) -> Path:
-        """The candidates."""
+        """Candidates file."""
         config = self.config
-        name = "behaviour_preferring"
-        return (
-            self.make(name, "pairs", config.pair_steps, num_pairs=config.num_pairs)
-            / "candidates.json"
-        )
+        pairs = {"num_pairs": config.num_pairs}
+        run = self.make("behaviour_preferring", "pairs", config.pair_steps, **pairs)
+        return run / "candidates.json"
 
     def partners(self) -> Path:
-        """Those chosen, with best responses."""
+        """Selected partners with best responses."""
         config = self.config
         return train_set(
             self.pairs(),
@@ -133,7 +131,7 @@ class ComparisonRuns:
         )
 
     def selfplay(self, seed: int) -> Path:
-        """A self-play run with its checkpoints."""
+        """Self-play run with its checkpoints."""
         return self.make(
             "ippo",
             f"sp/s{seed}",
@@ -144,7 +142,7 @@ class ComparisonRuns:
         )
 
     def train_with_population(self, name: str, seed: int, partners: Sequence[str]) -> Path:
-        """A best response to a population."""
+        """Best response to a population."""
         return self.make(
             "best_response",
             f"{name}/s{seed}",
@@ -159,18 +157,18 @@ class ComparisonRuns:
         )
 
     def population_checkpoints(self, first: int, count: int) -> list[str]:
-        """The checkpoints of a window of self-play runs that are no method's."""
+        """Checkpoints of a window of self-play runs that belong to no method."""
         window = range(_MEMBERS + first, _MEMBERS + first + count)
         return [policy for seed in window for policy in skill_checkpoints(self.selfplay(seed))]
 
     def fcp(self, seed: int) -> Path:
-        """FCP: a window of the self-play runs, which moves with the seed."""
+        """FCP: a window of self-play runs that moves with the seed."""
         return self.train_with_population(
             "fcp", seed, self.population_checkpoints(seed, self.config.selfplay_runs)
         )
 
     def hsp(self, seed: int) -> Path:
-        """HSP: half of FCP's window, and as many biased partners that are not evaluated with."""
+        """HSP: half of FCP's window, and biased partners that are not evaluation partners."""
         half = self.config.selfplay_runs // 2
         biased = self.biased(3 * half, seed)
         return self.train_with_population(
@@ -178,8 +176,8 @@ class ComparisonRuns:
         )
 
     def biased(self, count: int, seed: int) -> list[str]:
-        """The biased partners farthest from each other in their own events, of the able ones that
-        were not chosen for evaluation."""
+        """Biased partners with the most diverse events, among viable ones not selected for
+        evaluation."""
         found = read_partners(self.folder / "partners" / MEASURED).partners
         chosen = {p.agent for p in read_partners(self.folder / "partners" / SELECTED).partners}
         rules = load_policy(found[0].agent).rules
@@ -196,8 +194,8 @@ class ComparisonRuns:
 
 
 def skill_checkpoints(run_dir: Path) -> list[str]:
-    """A run's policies of before the first update, half-way and at the end: half-way is the one
-    whose score is nearest to half of the last one's."""
+    """A run's policies before the first update, at half skill and at the end. Half skill: score
+    nearest to half of the last score."""
     steps = sorted(int(folder.name) for folder in (run_dir / EVALUATED).iterdir())
     folders = [run_dir / EVALUATED / str(step) for step in steps]
     scores = []
@@ -210,18 +208,15 @@ def skill_checkpoints(run_dir: Path) -> list[str]:
 
 
 def run_zero_shot(config: ZeroShot) -> list[str]:
-    """Trains what is missing; returns the arguments of `hanabi-rl br-prox` that compare the agents.
-
-    Raises:
-        ValueError, RunStopped: as the runs do.
-    """
+    """Train missing runs; return the arguments of `hanabi-rl br-prox` that compare the agents.
+    Raises ValueError and RunStopped as the runs."""
     runs = ComparisonRuns(config)
     check_writable("--out", runs.folder)
     updates = runs.base("ippo", config.selfplay_steps).num_updates
     if updates <= _EVAL_EVERY:
         raise ValueError(
             f"--selfplay-steps: expected more than {_EVAL_EVERY} updates, for checkpoints between "
-            f"the first and the last, got {config.selfplay_steps:,}, which are {updates}"
+            f"the first and the last, got {config.selfplay_steps:,} steps, {updates} updates"
         )
     runs.folder.mkdir(parents=True, exist_ok=True)
     partners = runs.partners()
@@ -243,24 +238,23 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
 
 
 def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
-    """What choosing by the best responses' events (BR-Div) instead of the partners' own (P-Div) is
-    worth: the BR-Div of both choices for each number of partners that either can choose."""
+    """BR-Div of partners selected by BR-Div (best responses' events) and by P-Div (own events). One
+    line per number of partners that both can select."""
     found = read_partners(measured).partners
-    kept = viable(found, load_policy(found[0].agent).rules.max_score)
-    features = {by: behaviour_features(kept, by) for by in ("br-div", "p-div")}
+    usable = viable(found, load_policy(found[0].agent).rules.max_score)
+    features = {by: behaviour_features(usable, by) for by in ("br-div", "p-div")}
     rows: list[Sequence[str]] = [("partners", "by BR-Div", "by P-Div", "ratio")]
-    most = min(np.linalg.matrix_rank(of) for of in features.values())
-    for size in (size for size in sizes if size <= most):
+    max_size = min(np.linalg.matrix_rank(of) for of in features.values())
+    for size in (size for size in sizes if size <= max_size):
         members = {by: select(of, size).members for by, of in features.items()}
         best, other = (diversity(features["br-div"], members[by]) for by in ("br-div", "p-div"))
         rows.append((f"{size}", f"{best:.4g}", f"{other:.4g}", f"{other / best:.2f}"))
-    number = f"{len(kept)} of {count(len(found), 'candidate')}"
+    number = f"{len(usable)} of {count(len(found), 'candidate')}"
     return to_text(number, text_rows(rows, left=False))
 
 
 def rank_table(figures: Mapping[str, Any]) -> str:
-    """Each method's rank among the others with each partner, averaged over partners (1: the
-    highest mean of J / J_BR)."""
+    """Rank of each method among the others, averaged over partners (1: highest mean J / J_BR)."""
     methods = figures["scores"]["methods"]
     means = np.array([found["mean_by_partner"] for found in methods.values()])
     ranks = 1 + (means[None] > means[:, None]).sum(axis=1)  # [method, partner]

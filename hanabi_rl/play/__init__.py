@@ -1,1 +1,1 @@
-"""Games between policies, and the decks they are played on."""
+"""Games between policies, and their decks."""

@@ -1,10 +1,9 @@
-"""The decks that games are played on. Each purpose has a space of seeds of its own, so that the
-decks a model is cloned from or chosen on can never be those it is reported on."""
+"""Decks by purpose: separate seeds keep training and selection decks out of evaluation."""
 
 from __future__ import annotations
 
 import functools
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -13,27 +12,16 @@ from hanabi_rl.data.games import canonical_decks
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 
-_STREAMS = {
-    "selection": 1,
-    "report": 2,
-    "kl": 3,
-    "demos": 4,
-    "people": 5,
-    "situations": 6,
-    "held-out": 7,
-}
 Purpose = Literal["selection", "report", "kl", "demos", "people", "situations", "held-out"]
+# the position is part of the seed: append only
+_STREAMS = {purpose: stream for stream, purpose in enumerate(get_args(Purpose), start=1)}
 
 
 def evaluation_decks(
     rules: Rules, num_games: int, seed: int, purpose: Purpose = "report"
 ) -> np.ndarray:
-    """Shuffled decks uint8[num_games, deck_size], a function of (purpose, seed) and the deck's
-    index alone.
-
-    A longer set begins with the shorter one. Raises ValueError for an unknown purpose or fewer than
-    one game.
-    """
+    """Shuffled decks uint8[num_games, deck_size]; each depends only on purpose, seed and index. A
+    longer set starts with the shorter one. Raises ValueError for an unknown purpose or no games."""
     if purpose not in _STREAMS:
         raise ValueError(f"expected purpose to be one of {sorted(_STREAMS)}, got {purpose!r}")
     if num_games < 1:
@@ -45,21 +33,20 @@ def evaluation_decks(
 
 @functools.lru_cache(maxsize=4)
 def seed_decks(rules: Rules, seed_names: tuple[str, ...]) -> np.ndarray:
-    """Return the decks that people play on hanab.live, uint8[N, deck_size], read-only.
+    """Decks of hanab.live seeds, uint8[N, deck_size], read-only.
 
-    `seed_names`: names and ranges of the site's seeds, such as `p2v0s7` and `p2v0s1..200`.
+    Args:
+        seed_names: names and ranges of seeds, such as `p2v0s7` and `p2v0s1..200`.
 
     Raises:
-        ValueError: as `parse_seed_names`; the deals are not of `rules`; or two names are one deal.
+        ValueError: as `parse_seed_names`; the deals are not of `rules`; two names are one deal.
     """
     names, dealt = parse_seed_names(seed_names)
     if dealt != rules:
         raise ValueError(
             f"--seed-names: expected deals of {rules.difference_from(dealt)}, which the agents "
-            "play, "
-            f"got {seed_names[0]!r}, of {dealt.difference_from(rules)} (--players sets the "
-            "players of "
-            "bots)"
+            f"play, got {seed_names[0]!r}, of {dealt.difference_from(rules)} (--players sets the "
+            "players of bots)"
         )
     decks = decks_from_seeds(names)
     known: dict[bytes, str] = {}

@@ -1,9 +1,9 @@
-"""Whole games between policies: the first episode of every deck, thousands at once, on device.
+"""Complete games between policies: thousands at once, each deck played once, on device.
 
-This is a loop of its own, apart from `learning/rollout.collect`: it plays given decks once each and
-refills a slot from the list when its game ends, keeps moves and ends only, calls each policy on the
-rows of its seats, and stops when the last game does. Collection deals for ever from pools by each
-environment's stream, stores states and every network's outputs, and has a fixed length.
+Unlike `learning/rollout.collect`, this loop plays given decks once each, refills a slot when its
+game ends, saves only moves and ends, calls each policy on the rows of its seats, and stops with the
+last game. Collection resamples decks without end, stores states and network outputs, and has a
+fixed length.
 """
 
 from __future__ import annotations
@@ -34,16 +34,15 @@ if TYPE_CHECKING:
 
 DEFAULT_CHUNK = 256
 SEARCH_CHUNK = 4
-"""Games played at once if a policy searches, which it does one game at a time."""
-# no game's index: the stream that policies sample from, separate from that of their moves
+"""Parallel games if a policy searches, which it does one game at a time."""
+# not a game index: random stream of the policies, separate from that of the moves
 POLICY_RNG_STREAM = np.uint32(2**32 - 1)
-# in the place of a move; `argmax` and `categorical` take a NaN for the largest logit
+# action that marks NaN logits; `argmax` and `categorical` treat NaN as the largest logit
 _OF_NAN = -1
-_AT_END = ("num_actions", "scores", "points", "lives")  # int32, one a game
-# of one compiled call, which may play fewer: calls of any number of games share it
+_AT_END = ("num_actions", "scores", "points", "lives")  # int32, one per game
+# capacity of one compiled call, shared by all smaller numbers of games
 _GAMES_PER_SLOT = 32
-# turns of a compiled call, twice as many after one that took less than a second: progress is shown
-# in between, and calls are few
+# turns of a compiled call, doubled after a call of less than a second: progress between few calls
 _FIRST_TURNS, _LONG_S = 8, 1.0
 
 
@@ -60,29 +59,31 @@ def play_games(
     chunk_size: int | None = None,
     games_per_series: int = 1,
 ) -> Games:
-    """Plays every deck of `decks` (integer[N, deck_size]) to its end and returns the games.
+    """Play every deck of `decks` (integer[N, deck_size]) to its end and return the games.
 
-    `policies` has one policy a seat; with `seating` (int[P], or int[N, P] for each game its own),
-    policy i sits at seat `seating[i]`; all seatings share one compiled function. A policy object
-    given twice is called once, on the rows of all its seats. Every policy is called on every turn,
-    idle seats included. Greedy, or with `sample` drawn from the policies' distributions.
+    Args:
+        policies: one policy per position. A repeated policy object is called once, on the rows of
+            all its seats. All policies are called on every turn, on idle seats too.
+        seed: 32-bit seed, see below.
+        sample: sample moves from the policies' distributions; False is greedy.
+        seating: int[P], or int[N, P] per game: policy i holds seat `seating[i]`; default: seat i.
+            All seatings share one compiled function.
+        game_index: int[N], random stream of each game, default 0 to N - 1.
+        chunk_size: parallel games, default 256, or 4 if a policy searches.
+        games_per_series: consecutive decks per series. Within a series, policies keep their memory
+            of each other (`agents/policy.py`, `next_game`); with three or more players the seatings
+            of a series must be rotations of one another.
 
-    Chance depends on (`seed`, the game's number `game_index[i]`, turn, seat) alone, not on
-    `chunk_size`, the games played at once, nor on JAX's settings of random numbers. With key = the
-    threefry key (0, seed), which is `jax.random.key(seed)` by JAX's defaults, turn t of game k is
-    sampled with `fold_in(fold_in(key, k), t)`, and the policy at seat s is given
-    `fold_in(fold_in(fold_in(fold_in(key, POLICY_RNG_STREAM), k), t), s)`, greedy play included.
-    `game_index` is int[N], by default 0 to N - 1. Where one game ends the next begins. By default
-    256 are played at once; where a policy searches 4. Progress is shown on stderr where it takes
-    more than `SOON_S`.
+    Raises:
+        ValueError: a wrong number of policies, policies or decks of other rules, a seating that is
+            not a permutation, an incomplete series, a policy that returns NaN, or a seed beyond 32
+            bits.
 
-    Every `games_per_series` consecutive decks form one series: from game to game the policies keep
-    their memory of each other (`agents/policy.py`, `next_game`), so with three players and more
-    the seatings of a series must be rotations of one another.
-
-    Raises ValueError for a wrong number of policies, a seating that is no permutation, policies or
-    decks for other rules, a number of decks that is not a multiple of `games_per_series`, a policy
-    that returns NaN, and a seed that does not fit into 32 bits.
+    Random numbers depend only on (`seed`, `game_index[i]`, turn, seat), not on `chunk_size` or
+    JAX's settings. With key = the threefry key (0, seed), which is `jax.random.key(seed)` by JAX's
+    defaults, turn t of game k is sampled with `fold_in(fold_in(key, k), t)`, and the policy at seat
+    s receives `fold_in(fold_in(fold_in(fold_in(key, POLICY_RNG_STREAM), k), t), s)`, also in greedy
+    play. Progress appears on stderr after `SOON_S` seconds.
     """
     _check_lineup(policies, rules)
     check_decks(rules, decks := np.asarray(decks))
@@ -94,7 +95,7 @@ def play_games(
     if not 0 <= seed < 2**32:
         raise ValueError(f"expected a seed from 0 to {2**32 - 1:,}, got {seed}")
     if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"expected at least 1 game at once, got a chunk_size of {chunk_size}")
+        raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
     seating = _seat_every_game(seating, rules, total)
     game_index = np.arange(total) if game_index is None else np.asarray(game_index)
     if game_index.shape != (total,):
@@ -103,18 +104,18 @@ def play_games(
     slow = chunk_size is None and any(map(runs_search, distinct))
     if chunk_size is None:
         chunk_size = SEARCH_CHUNK if slow else DEFAULT_CHUNK
-    # a round number: similar numbers of games share a compiled function
+    # rounded, so that similar numbers of games share a compiled function
     slots = min(chunk_size, -(-total // games_per_series // 8) * 8)
     at_once = slots * games_per_series
     size = at_once * (_GAMES_PER_SLOT if total > at_once and not slow else 1)
-    # not `jax.random.key`, which adds JAX_RANDOM_SEED_OFFSET
+    # `jax.random.key` would add JAX_RANDOM_SEED_OFFSET
     words = jnp.asarray(np.array([0, seed], np.uint32))
     key = jax.random.wrap_key_data(words, impl="threefry2x32")
     own_key = jax.random.fold_in(key, POLICY_RNG_STREAM)
     chunks = []
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress:
         for first in range(0, total, size):
-            # the same shapes for every chunk; no more than `count` are played
+            # equal shapes for all chunks; only `count` games are played
             index = np.arange(first, first + size) % total
             count = min(size, total - first)
             chunk = _Chunk(
@@ -157,7 +158,7 @@ def play_games(
 def group_identical(
     policies: tuple[Policy, ...],
 ) -> tuple[tuple[Policy, ...], tuple[tuple[int, ...], ...]]:
-    """The distinct objects among `policies`, and for each the positions it holds."""
+    """Distinct objects among `policies`, and the positions of each."""
     distinct: list[Policy] = []
     positions: list[list[int]] = []
     for position, policy in enumerate(policies):
@@ -171,25 +172,25 @@ def group_identical(
 
 
 class _Play(NamedTuple):
-    """The carry of the loop over turns (n slots, M games)."""
+    """Carry of the loop over turns (n slots, M games)."""
 
-    game: jax.Array  # int32[n], what each slot plays; M or more where no game is left for it
+    game: jax.Array  # int32[n], current game of each slot; M or more: none
     turn: jax.Array  # int32[n]
-    dealt: jax.Array  # int32[], series begun
-    state: State  # of the n slots
-    carries: tuple[Any, ...]  # one a distinct policy, leaves [seats held * n, ...]
+    dealt: jax.Array  # int32[], series started
+    state: State  # state of the n slots
+    carries: tuple[Any, ...]  # one per distinct policy, leaves [seats held * n, ...]
     records: dict[str, jax.Array]  # [M, ...]: `_AT_END` and the actions
 
 
 class _Chunk(NamedTuple):
-    """The games of one chunk, M with padding."""
+    """Games of one chunk, M with padding."""
 
     decks: Any  # uint8[M, D]
-    seating: Any  # int32[M, P], the seats of the line-up's positions
-    keys: jax.Array  # [M], for sampling
-    own_keys: jax.Array  # [M], for what the policies draw themselves
-    first: Any  # int32[], how many of them are played
-    sample: Any  # bool[]; not static: greedy and drawn games share one compiled function
+    seating: Any  # int32[M, P], seat of each position
+    keys: jax.Array  # [M], keys for sampling moves
+    own_keys: jax.Array  # [M], keys that the policies receive
+    first: Any  # int32[], number of games to play
+    sample: Any  # bool[]; not static: greedy and sampled games share one compiled function
 
 
 _SHAPE = ("rules", "positions", "slots", "games_per_series")
@@ -205,7 +206,7 @@ def _begin(
     slots: int,
     games_per_series: int,
 ) -> _Play:
-    """The first game of each slot, dealt; arguments as of `_play_chunk`."""
+    """First game of each slot; arguments as of `_play_chunk`."""
     size, count = len(chunk.decks), chunk.first
     first = jnp.arange(slots) * games_per_series
     return _Play(
@@ -235,21 +236,21 @@ def _play_chunk(
     slots: int,
     games_per_series: int,
 ) -> tuple[_Play, jax.Array]:
-    """At most `turns` int32[] turns more of a chunk, `slots` games at a time, whole series each;
-    and whether a game is not over, bool[].
+    """Play up to `turns` int32[] more turns of a chunk, `slots` parallel games, in whole series.
 
-    `positions[g]` are the line-up positions that policy g holds.
+    `positions[g]` are the positions of policy g. Returns the new carry and, bool[], True if a game
+    is not over.
     """
     decks, seating, keys, own_keys, count, sample = chunk
     size = len(decks)
-    # a policy's rows are all slots at its first position, then at its next
+    # rows of a policy: all slots at its first position, then at its next
     order = np.concatenate(positions)
 
     def play_turn(play: _Play) -> _Play:
-        seats = seating[play.game]  # without a game the last one's: such moves are not used
+        # a slot without a game reads the last game's seats; its moves are not used
+        seats = seating[play.game]
         playing, player = play.game < size, game.current_player(play.state)
-        # `observe_seat` rather than indexing `observe`: XLA's gather takes ten times as long on a
-        # CPU.
+        # not an index into `observe`: XLA's gather takes ten times as long on a CPU
         rows = jax.tree.map(
             lambda leaf: jnp.concatenate([leaf] * rules.num_players), play.state.without_deck()
         )
@@ -257,7 +258,7 @@ def _play_chunk(
         legal = game.legal_actions(rules, play.state)
         own = jax.vmap(jax.random.fold_in)(own_keys[play.game], play.turn)
         seat_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-        own = jax.vmap(seat_keys)(own, seats)  # [n, P]: nothing where no policy reads it
+        own = jax.vmap(seat_keys)(own, seats)  # [n, P], compiled away if no policy reads it
         carries, logits, first = [], jnp.zeros((slots, rules.num_moves)), 0
         for policy, carry, held in zip(policies, play.carries, positions, strict=True):
             allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
@@ -266,14 +267,14 @@ def _play_chunk(
             if games_per_series > 1:
                 continues = new & jnp.tile(play.game % games_per_series > 0, len(held))
                 carry, new = next_game(policy, carry, continues), new & ~continues
-            chance = own[:, np.array(held)].T.reshape(-1)
-            carry, of_rows = policy.step(carry, obs[first:last], allowed, new, chance)
+            key = own[:, np.array(held)].T.reshape(-1)
+            carry, of_rows = policy.step(carry, obs[first:last], allowed, new, key)
             carries.append(carry)
             first = last
-            # Only the mover's logits matter: elsewhere the no-op is the only legal action.
+            # only the current player's logits count; the no-op is the only legal action elsewhere
             for position, of_position in zip(held, jnp.split(of_rows, len(held)), strict=True):
                 logits = jnp.where((seats[:, position] == player)[:, None], of_position, logits)
-        action = jax.lax.cond(sample, _draw, _most_likely, logits, keys[play.game], play.turn)
+        action = jax.lax.cond(sample, _sample, _greedy, logits, keys[play.game], play.turn)
         action = jnp.where(jnp.isnan(logits).any(axis=-1), _OF_NAN, action)
         state, _, over = game.step(rules, play.state, jnp.where(playing, action, rules.noop))
         ended = playing & (over | (play.turn + 1 == rules.max_turns))
@@ -316,19 +317,18 @@ def _play_chunk(
             state=select_games(follows, begun, play.state),
         )
 
-    def goes_on(state: tuple[_Play, jax.Array]) -> jax.Array:
+    def is_playing(state: tuple[_Play, jax.Array]) -> jax.Array:
         play, left = state
         return (play.game < size).any() & (left > 0)
 
     play, _ = jax.lax.while_loop(
-        goes_on, lambda state: (play_turn(state[0]), state[1] - 1), (start, turns)
+        is_playing, lambda state: (play_turn(state[0]), state[1] - 1), (start, turns)
     )
     return play, (play.game < size).any()
 
 
 def _of_seat(values: jax.Array, seat: jax.Array) -> jax.Array:
-    """The rows [n, ...] of `values` [n, P, ...] that belong to `seat` int32[n], without a
-    gather."""
+    """Rows [n, ...] of `values` [n, P, ...] of `seat` int32[n], without a gather."""
     chosen = values[:, 0]
     for other in range(1, values.shape[1]):
         chosen = jnp.where((seat == other)[:, None], values[:, other], chosen)
@@ -338,8 +338,7 @@ def _of_seat(values: jax.Array, seat: jax.Array) -> jax.Array:
 def step_seats(
     policy: Policy, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array
 ) -> tuple[Any, jax.Array]:
-    """One call for the S seats of each game that a policy holds: the rows of its carry are game by
-    game.
+    """One call of a policy for its S seats in each game; carry rows are ordered game by game.
 
     obs float32[n, S, O], legal bool[n, S, A], reset bool[] -> new carry, logits float32[n, S, A].
     """
@@ -351,14 +350,14 @@ def step_seats(
     return carry, logits.reshape(num_games, seats, -1)
 
 
-def _most_likely(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
+def _greedy(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
     """Greedy actions int32[n] of logits [n, A]."""
     del keys, turn
     return jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
 
-def _draw(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
-    """Actions int32[n] drawn from logits [n, A], with each game's own key [n] and turn int32[n]."""
+def _sample(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
+    """Actions int32[n] sampled from logits [n, A], with key [n] and turn int32[n] of each game."""
     turn_keys = jax.vmap(jax.random.fold_in)(keys, turn)
     return categorical(turn_keys, logits)
 
@@ -371,35 +370,32 @@ def _game_keys(key: jax.Array, index: jax.Array) -> jax.Array:
 def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
     if not isinstance(policies, tuple | list) or len(policies) != rules.num_players:
         got = len(policies) if isinstance(policies, tuple | list) else type(policies).__name__
-        raise ValueError(f"expected {rules.num_players} policies, one a seat, got {got}")
+        raise ValueError(f"expected {rules.num_players} policies, one per seat, got {got}")
     for position, policy in enumerate(policies):
         if isinstance(policy, str):
             raise ValueError(f"expected policies, as load_policy returns them, got {policy!r}")
         if policy.rules != rules:
             raise ValueError(
                 f"expected policies for {rules.difference_from(policy.rules)}, got policy "
-                f"{position} "
-                f"for {policy.rules.difference_from(rules)}"
+                f"{position} for {policy.rules.difference_from(rules)}"
             )
 
 
 def _check_numbers(actions: np.ndarray, seating: np.ndarray) -> None:
-    """Raise ValueError where a policy answered with a NaN, naming the first of `actions` int32[N,
-    T]; `seating` int32[N, P]."""
+    """Raise ValueError for a policy that returned NaN; actions int32[N, T], seating int32[N, P]."""
     games, turns = np.nonzero(actions == _OF_NAN)
     if len(games):
         game, turn = games[0], turns[0]
         position = seating[game].tolist().index(turn % seating.shape[1])
         raise ValueError(
-            f"policy {position}: expected logits that are numbers, got NaN in game {game}, "
-            f"turn {turn + 1}"
+            f"policy {position}: expected finite logits, got NaN in game {game}, turn {turn + 1}"
         )
 
 
 def _seat_every_game(
     seating: Sequence[int] | np.ndarray | None, rules: Rules, total: int
 ) -> np.ndarray:
-    """The seating as int32[total, P]; by default position i sits at seat i."""
+    """Seating as int32[total, P]; default: position i at seat i."""
     players = rules.num_players
     seats = np.asarray(range(players) if seating is None else seating, np.int32)
     if seats.shape not in ((players,), (total, players)):
@@ -408,6 +404,6 @@ def _seat_every_game(
         )
     if (np.sort(seats, axis=-1) != np.arange(players)).any():
         raise ValueError(
-            f"expected a seating that permutes the {players} seats, got {seats.tolist()}"
+            f"expected a permutation of {players} seats as seating, got {seats.tolist()}"
         )
     return np.broadcast_to(seats, (total, players))

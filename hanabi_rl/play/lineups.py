@@ -1,6 +1,8 @@
-"""Who sits where when candidates meet proxies (AH2AC2 A.6: all seating configurations and all
-combinations of agents and positions, candidates at several seats too, self-play excepted). No
-JAX."""
+"""Lineups of candidates with evaluation partners; without JAX.
+
+AH2AC2 A.6: all combinations of agents and positions, also with several candidates, except
+self-play.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from collections.abc import Sequence
 
 CANDIDATE = -1
 
-Lineup = tuple[int, ...]  # who sits at each seat: CANDIDATE or the index of a proxy
+Lineup = tuple[int, ...]  # per seat: CANDIDATE or the index of a partner
 
 
 def mixed_lineups(num_players: int, num_proxies: int) -> tuple[Lineup, ...]:
-    """Every way to seat candidates and proxies with at least one of each, fewest candidates first.
+    """All lineups with at least one candidate and one partner, fewest candidates first.
 
-    4 for two players and two proxies, 18 for three players: 3 seats of one candidate times 4
-    ordered pairs of proxies, and 3 of two candidates times 2 proxies.
+    Two partners: 4 lineups for two players, 18 for three (3 seats of one candidate times 4 ordered
+    pairs of partners, and 3 of two candidates times 2 partners).
     """
     seatings = itertools.product((CANDIDATE, *range(num_proxies)), repeat=num_players)
     mixed = [seats for seats in seatings if 0 < seats.count(CANDIDATE) < num_players]
@@ -24,10 +26,10 @@ def mixed_lineups(num_players: int, num_proxies: int) -> tuple[Lineup, ...]:
 
 
 def self_play_lineups(num_players: int, num_proxies: int) -> tuple[Lineup, ...]:
-    """Every proxy with itself."""
+    """Self-play lineups of all partners."""
     return tuple((proxy,) * num_players for proxy in range(num_proxies))
 
 
 def seat_names(seats: Lineup, proxies: Sequence[str]) -> list[str]:
-    """Who sits where, by label."""
-    return ["candidate" if who == CANDIDATE else proxies[who] for who in seats]
+    """Labels of the agents, by seat."""
+    return ["candidate" if agent == CANDIDATE else proxies[agent] for agent in seats]

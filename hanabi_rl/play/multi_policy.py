@@ -1,4 +1,4 @@
-"""Several policies as one, for games with all of them in one compiled program."""
+"""Several policies as one policy, in one compiled program."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from hanabi_rl.learning.partner_population import group_by_structure, stack_poli
 
 
 class MultiPolicy(flax.struct.PyTreeNode):
-    """K policies of one game as one: of the B rows of each seat that it holds, the first B / K are
-    the first policy's, and so on. Its carry is its own affair."""
+    """K policies of one game as one: of the B rows of each seat, the first B / K belong to the
+    first policy, and so on."""
 
     stacks: tuple[Any, ...]
     """Policies of one structure each, stacked along a leading axis."""
     stack_members: tuple[tuple[int, ...], ...] = flax.struct.field(pytree_node=False)
-    """The lanes of each group."""
+    """Indices of the policies of each stack."""
     rows_per_policy: int = flax.struct.field(pytree_node=False)
-    """Rows of a lane and seat, B / K."""
+    """Rows per policy and seat, B / K."""
 
     @property
     def rules(self) -> Rules:
@@ -35,24 +35,24 @@ class MultiPolicy(flax.struct.PyTreeNode):
 
     def identity(self) -> str:
         """See `Policy.identity`."""
-        kinds = [type(group).__name__ for group in self.stacks]
+        kinds = [type(stack).__name__ for stack in self.stacks]
         return agent_hash(
             {"lanes": self.stack_members, "of": kinds, "each": self.rows_per_policy}, self.stacks
         )
 
     def init_carry(self, batch: int) -> PyTree:
-        """One carry a group, leaves [its lanes, rows of a lane, ...]."""
+        """One carry per stack, leaves [policies, rows per policy, ...]."""
         rows = batch // sum(map(len, self.stack_members))
         return tuple(
-            _of_each(len(lanes), lambda policy: policy.init_carry(rows), group)
-            for group, lanes in zip(self.stacks, self.stack_members, strict=True)
+            _map_policies(len(members), lambda policy: policy.init_carry(rows), stack)
+            for stack, members in zip(self.stacks, self.stack_members, strict=True)
         )
 
-    def next_game(self, carry: PyTree, met: jax.Array) -> PyTree:
+    def next_game(self, carry: PyTree, continues: jax.Array) -> PyTree:
         """See `agents/policy.py`."""
         return tuple(
-            _of_each(len(lanes), next_game, group, own, self._of_lanes(met, lanes))
-            for group, own, lanes in zip(self.stacks, carry, self.stack_members, strict=True)
+            _map_policies(len(members), next_game, stack, own, self._rows_of(continues, members))
+            for stack, own, members in zip(self.stacks, carry, self.stack_members, strict=True)
         )
 
     def step(
@@ -65,44 +65,40 @@ class MultiPolicy(flax.struct.PyTreeNode):
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`."""
         rows = (obs, legal, reset) if key is None else (obs, legal, reset, key)
-        carries, answers = [], []
-        for group, own, lanes in zip(self.stacks, carry, self.stack_members, strict=True):
-            theirs = [self._of_lanes(x, lanes) for x in rows]
-            after, logits = _of_each(
-                len(lanes), lambda policy, *x: policy.step(*x), group, own, *theirs
+        carries, outputs = [], []
+        for stack, own, members in zip(self.stacks, carry, self.stack_members, strict=True):
+            inputs = [self._rows_of(x, members) for x in rows]
+            after, logits = _map_policies(
+                len(members), lambda policy, *x: policy.step(*x), stack, own, *inputs
             )
             carries.append(after)
-            answers.append(logits)
-        by_lane = jnp.concatenate(answers)[np.argsort(np.concatenate(self.stack_members))]
-        held = by_lane.reshape(len(by_lane), -1, self.rows_per_policy, legal.shape[1])
-        return tuple(carries), jnp.swapaxes(held, 0, 1).reshape(legal.shape)
+            outputs.append(logits)
+        by_policy = jnp.concatenate(outputs)[np.argsort(np.concatenate(self.stack_members))]
+        by_seat = by_policy.reshape(len(by_policy), -1, self.rows_per_policy, legal.shape[1])
+        return tuple(carries), jnp.swapaxes(by_seat, 0, 1).reshape(legal.shape)
 
-    def _of_lanes(self, x: jax.Array, lanes: Sequence[int]) -> jax.Array:
-        """[B, ...] -> [L, rows of a lane, ...]"""
-        by_seat = x.reshape(
-            -1, sum(map(len, self.stack_members)), self.rows_per_policy, *x.shape[1:]
-        )
-        chosen = jnp.swapaxes(by_seat[:, np.array(lanes)], 0, 1)
-        return chosen.reshape(len(lanes), -1, *x.shape[1:])
+    def _rows_of(self, x: jax.Array, members: Sequence[int]) -> jax.Array:
+        """[B, ...] -> [policies, rows per policy, ...]"""
+        total = sum(map(len, self.stack_members))
+        by_seat = x.reshape(-1, total, self.rows_per_policy, *x.shape[1:])
+        chosen = jnp.swapaxes(by_seat[:, np.array(members)], 0, 1)
+        return chosen.reshape(len(members), -1, *x.shape[1:])
 
 
-def make_multi_policy(policies: Sequence[Policy], each: int) -> MultiPolicy:
-    """The policies side by side, `rows_per_policy` rows of every seat for each.
+def make_multi_policy(policies: Sequence[Policy], rows_per_policy: int) -> MultiPolicy:
+    """One policy of several, with `rows_per_policy` rows of every seat for each. Raises ValueError
+    for no policies or policies of different games."""
+    members = tuple(map(tuple, group_by_structure(policies)))
+    return MultiPolicy(stack_policies(policies).stacks, members, rows_per_policy)
 
-    Raises:
-        ValueError: none, or policies of other games.
+
+def _map_policies(number: int, do: Callable[..., Any], stack: Any, *parts: Any) -> Any:
+    """Apply `do(policy, ...)` to each of the `number` policies of a stack and its part of `parts`
+    [L, ...].
+
+    A single policy is not vectorized: vectorization would compute both branches of its conditions.
     """
-    order = tuple(map(tuple, group_by_structure(policies)))
-    return MultiPolicy(
-        stacks=stack_policies(policies).stacks, stack_members=order, rows_per_policy=each
-    )
-
-
-def _of_each(number: int, do: Callable[..., Any], group: Any, *of_lanes: Any) -> Any:
-    """`do(policy, ...)` of each of the `number` policies of a group and its part of `of_lanes`
-    [L, ...]. A policy alone is not vectorised, which would cost it the branches that it does not
-    take."""
-    if number > 1:  # not read off the leaves: a bot may have none
-        return jax.vmap(do, axis_size=number)(group, *of_lanes)
-    alone = jax.tree.map(lambda x: x[0], (group, *of_lanes))
-    return jax.tree.map(lambda x: x[None], do(*alone))
+    if number > 1:  # leaves cannot give the number: a bot may have none
+        return jax.vmap(do, axis_size=number)(stack, *parts)
+    single = jax.tree.map(lambda x: x[0], (stack, *parts))
+    return jax.tree.map(lambda x: x[None], do(*single))

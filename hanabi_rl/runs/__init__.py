@@ -1,1 +1,1 @@
-"""A run's folder, its config, and what is written while it goes on."""
+"""Runs: folder, config, metrics, checkpoints and signals."""

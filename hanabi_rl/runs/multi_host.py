@@ -1,8 +1,8 @@
-"""One run on several hosts: how their processes find each other, and which of them talks.
+"""One run on several hosts: connection of their processes, output of the first only.
 
-Every host runs the same program on the same games and holds the same parameters; only the
-environments, or the games of a minibatch, are shared out among them (`parallel`). The first host
-alone measures, and writes the run's folder.
+All hosts run the same program on the same games with the same parameters; only the environments, or
+the games of a minibatch, are divided among them (`parallel`). Only the first host evaluates and
+writes the run's folder.
 """
 
 import os
@@ -14,19 +14,17 @@ import jax
 from hanabi_rl.learning import parallel
 
 FLAG = "--multi-host"
-_VARIABLES = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")  # JAX reads JAX_COORDINATOR_ADDRESS itself
-# of a host that ends early, with an error, for the others: they fail once it is gone
-_PATIENCE_S = 10
+_VARIABLES = ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")  # JAX itself reads JAX_COORDINATOR_ADDRESS
+# after a host fails, the others wait this long before they fail
+_SHUTDOWN_TIMEOUT_S = 10
 
 
 @contextmanager
 def connect_hosts(args: Sequence[str]) -> Iterator[None]:
-    """Joins this process with those of the other hosts where --multi-host is among `args`; all but
-    the first are then silent, unless they fail. Comes before anything that makes JAX look for its
-    devices.
+    """Connect the hosts if --multi-host is among `args`; silence all but the first.
 
-    Raises:
-        ValueError: where the other hosts cannot be found.
+    Call it before JAX initializes its devices. A host that fails still prints its error. Raises
+    ValueError if the other hosts are not found.
     """
     if FLAG not in args:
         yield
@@ -34,14 +32,13 @@ def connect_hosts(args: Sequence[str]) -> Iterator[None]:
     try:
         hosts, host = (int(os.environ[name]) if name in os.environ else None for name in _VARIABLES)
         jax.distributed.initialize(
-            num_processes=hosts, process_id=host, shutdown_timeout_seconds=_PATIENCE_S
+            num_processes=hosts, process_id=host, shutdown_timeout_seconds=_SHUTDOWN_TIMEOUT_S
         )
     except (ValueError, RuntimeError) as error:
         raise ValueError(
             f"{FLAG}: expected a cluster that JAX knows (SLURM, Open MPI, Kubernetes, a TPU pod), "
-            "or "
-            f"JAX_COORDINATOR_ADDRESS (HOST:PORT of the first host), {' and '.join(_VARIABLES)}: "
-            f"{error}"
+            "or JAX_COORDINATOR_ADDRESS (HOST:PORT of the first host), "
+            f"{' and '.join(_VARIABLES)}: {error}"
         ) from error
     if parallel.process_index() == 0:
         yield

@@ -1,8 +1,8 @@
-"""A run's folder: its name, who may write in it, config.json, summary.json, and how it stops.
+"""Run folder: name, lock, config.json, summary.json, and graceful stop.
 
-In `runs/<algorithm>-<players>p-<preset>-s<seed>-<UTC time>/` are `config.json`,
-`input_hashes.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/<step>/`, `policy/` (the best),
-`policy-latest/`, `summary.json` and plots.
+`runs/<algorithm>-<players>p-<preset>-s<seed>-<UTC time>/` holds `config.json`, `input_hashes.json`,
+`metrics.jsonl`, `tensorboard/`, `checkpoints/<step>/`, `policy/` (best score), `policy-latest/`,
+`summary.json` and plots.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from hanabi_rl.storage.files import check_writable, read_json, to_json, write_js
 FORMAT_VERSION = 1
 LOCK, METRICS = ".lock", "metrics.jsonl"
 BEST_POLICY, LATEST_POLICY = "policy", "policy-latest"
-"""Folders of a run's policies: of the best score, and the last."""
-MOST_ACCURATE, LEAST_LOSS = "policy-accuracy", "policy-loss"
-"""A clone's of the best validation accuracy, and of the least validation cross-entropy."""
+"""Policy folders of a run: best score, and last."""
+BEST_ACCURACY, BEST_LOSS = "policy-accuracy", "policy-loss"
+"""Policy folders of a clone: best validation accuracy, lowest validation cross-entropy."""
 EVALUATED = "policies"
-"""Where `save_evaluated` keeps every policy that was evaluated, by its environment steps."""
-INPUT_HASHES = "given.json"
-"""The SHA-256 of the agents and games that a run was given, by flag and name."""
+"""Folder in which `save_evaluated` saves all evaluated policies, by environment steps."""
+INPUT_HASHES = "input_hashes.json"
+"""SHA-256 of the agents and games used by a run, by flag and name."""
 _WRITTEN_BY_RUNS = (
     "config.json",
     "checkpoints",
@@ -56,24 +56,19 @@ def create_run(
     run_dir: Path | None = None,
     root: Path = Path("runs"),
 ) -> Path:
-    """Makes the folder of a new run, `run_dir` or a fresh name under `root`, and returns it.
-
-    Raises:
-        ValueError: where `run_dir` already holds a run, or parts of one, or nothing can be written
-            there.
-    """
+    """Create and return the folder of a new run: `run_dir`, or a new name under `root`. Raises
+    ValueError if `run_dir` holds a run or parts of one, or is not writable."""
     check_writable("--run-dir", run_dir or root)
     if run_dir is not None:
-        held = [name for name in _WRITTEN_BY_RUNS if (run_dir / name).exists()]
-        if "config.json" in held:
+        found = [name for name in _WRITTEN_BY_RUNS if (run_dir / name).exists()]
+        if "config.json" in found:
             raise ValueError(
                 f"--run-dir {run_dir} already holds a run: add --resume to continue it, or name a "
                 "new folder"
             )
-        if held:
+        if found:
             raise ValueError(
-                f"--run-dir {run_dir}: expected a new folder, got one with {', '.join(held)} of "
-                "some run"
+                f"--run-dir {run_dir}: expected a new folder, got one with {', '.join(found)}"
             )
         run_dir.mkdir(parents=True, exist_ok=True)
         return run_dir
@@ -94,14 +89,14 @@ _PLAYERS = re.compile(r"(?:^|(?<=[-_]))([2-5])p(?:[-_]|$)")
 
 
 def preset_players(preset: str | None) -> int | None:
-    """The number of players in a preset's name (`2p-human`, `adhoc-3p`); None without one."""
+    """Number of players in a preset's name (`2p-human`, `adhoc-3p`); None without one."""
     found = _PLAYERS.search(Path(preset or "").stem)
     return int(found[1]) if found else None
 
 
 def preset_label(preset: str, players: Collection[int]) -> str:
-    """The preset's part of a folder's name: its stem, without a number of players that is not the
-    only one of `players`."""
+    """The preset's part of a run folder's name: its stem, without a number of players that differs
+    from `players`."""
     stem = Path(preset).stem
     if preset_players(preset) is None or {preset_players(preset)} == set(players):
         return stem
@@ -112,30 +107,29 @@ def preset_label(preset: str, players: Collection[int]) -> str:
 def lock_run_dir(
     folder: Path, what: str = "run", flag: str = "--run-dir", name: str = LOCK
 ) -> Iterator[None]:
-    """Holds a run's folder, or that of another kind of program (`what`, whose folder `flag` names),
-    for this process alone. The lock dies with its process, however that ends; its file `name`
-    stays.
+    """Lock a run's folder for this process; the file `name` stays, the lock ends with the process.
+
+    Args:
+        what: type of program, for errors.
+        flag: flag that names the folder, for errors.
 
     Raises:
-        ValueError: where another process holds it, or nothing can be written there.
+        ValueError: another process holds the lock, or the folder is not writable.
     """
     try:
         file = (folder / name).open("a+")
     except OSError as error:
-        raise ValueError(
-            f"{folder}: expected a {what}'s folder that can be written to, got: {error}"
-        ) from error
+        raise ValueError(f"{folder}: cannot write to the {what}'s folder: {error}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
             raise ValueError(
-                f"{folder}: another {what} is at work there "
-                f"({file.read().strip() or 'just started'}): "
-                f"wait for it, stop it, or name another {flag}"
+                f"{folder}: in use by another {what} ({file.read().strip() or 'just started'}): "
+                f"wait for it, stop it, or use another {flag}"
             ) from error
-        except OSError as error:  # some network file systems
+        except OSError as error:  # some network file systems cannot lock
             warnings.warn(
                 f"{folder} cannot be locked, so do not start two {what}s in it: {error}",
                 stacklevel=3,
@@ -147,12 +141,12 @@ def lock_run_dir(
 
 
 def missing_parents(path: Path) -> list[Path]:
-    """`path` and those above it which are not there, the innermost first."""
+    """`path` and its parents that do not exist, innermost first."""
     return [folder for folder in (path, *path.parents) if not folder.exists()]
 
 
-def _begun(place: Path) -> bool:
-    """Whether a line of metrics or a whole checkpoint is there, of a run or of its clone's."""
+def _has_started(place: Path) -> bool:
+    """True if `place` holds a metrics line or a checkpoint, of a run or of its clone's."""
     lines = [place] if place.name == METRICS else place.rglob(METRICS)
     steps = place.glob("*") if place.name == "checkpoints" else place.glob("**/checkpoints/*")
     saved = (path.name.isdigit() and int(path.name) > 0 for path in steps)
@@ -161,25 +155,24 @@ def _begun(place: Path) -> bool:
 
 @contextmanager
 def remove_if_not_started(run_dir: Path, made: Sequence[Path] = ()) -> Iterator[None]:
-    """Removes what a start that fails has written in `run_dir`, which this process holds, and then
-    the folders `made` for it; where a line of metrics or a checkpoint is there the run has begun,
-    and stays."""
+    """After a failed start, delete its files in `run_dir` and the folders `made`. A run with a
+    metrics line or a checkpoint has started and stays. This process holds the lock."""
     before = set(run_dir.iterdir()) - {run_dir / LOCK}
     try:
         yield
     except BaseException:
         written = set(run_dir.iterdir()) - before
-        if not any(map(_begun, written)):
+        if not any(map(_has_started, written)):
             for place in written:
                 shutil.rmtree(place) if place.is_dir() else place.unlink()
             for folder in made:
-                with suppress(OSError):  # somebody else's things are in it
+                with suppress(OSError):  # the folder holds other files
                     folder.rmdir()
         raise
 
 
 def write_config(run_dir: Path, config: Mapping[str, Any], *, algorithm: str, seed: int) -> None:
-    """Writes `config.json`: the resolved config and what it ran on."""
+    """Write `config.json`: the resolved config, versions and hardware."""
     record = {
         "format_version": FORMAT_VERSION,
         "algorithm": algorithm,
@@ -193,15 +186,11 @@ def write_config(run_dir: Path, config: Mapping[str, Any], *, algorithm: str, se
 
 
 def read_config(run_dir: Path, *, algorithm: str | None = None) -> dict[str, Any]:
-    """The `config` that `write_config` stored in `run_dir`.
-
-    Raises:
-        ValueError: where `run_dir` holds no run, one of another format, or of another
-            algorithm than the given one.
-    """
+    """Read the `config` that `write_config` saved in `run_dir`. Raises ValueError if `run_dir`
+    holds no run, or a run of another format or `algorithm`."""
     path = run_dir / "config.json"
     if not path.exists():
-        raise ValueError(f"expected a run's folder with a config.json in it, got {run_dir}")
+        raise ValueError(f"expected a run folder with a config.json, got {run_dir}")
     record = read_json(path)
     version = record.get("format_version") if isinstance(record, dict) else None
     if version != FORMAT_VERSION:
@@ -210,21 +199,17 @@ def read_config(run_dir: Path, *, algorithm: str | None = None) -> dict[str, Any
         raise ValueError(f"{path}: expected a key {missing[0]!r}, got only {sorted(record)}")
     if algorithm is not None and record["algorithm"] != algorithm:
         raise ValueError(
-            f"{run_dir}: expected a run of {algorithm}, got one of {record['algorithm']}"
+            f"{run_dir}: expected a run of {algorithm}, got a run of {record['algorithm']}"
         )
     return dict(record["config"])
 
 
 def check_resumable(
-    saved: Mapping[str, Any], given: Mapping[str, Any], *, may_differ: Collection[str]
+    saved: Mapping[str, Any], config: Mapping[str, Any], *, may_differ: Collection[str]
 ) -> None:
-    """Checks that a resumed run keeps its config; only the fields in `may_differ` (dots for
-    nesting) may change.
-
-    Raises:
-        ValueError: naming each other field that differs, with both values.
-    """
-    old, new = _flatten(to_json(saved)), _flatten(to_json(given))
+    """Raise ValueError, naming fields and values, if a resumed run changes its config, except in
+    the fields `may_differ` (dots for nesting)."""
+    old, new = _flatten(to_json(saved)), _flatten(to_json(config))
     missing = object()
     changed = [
         f"{name}: the run has {old.get(name)!r}, got {new.get(name)!r}"
@@ -232,32 +217,32 @@ def check_resumable(
         if name not in may_differ and old.get(name, missing) != new.get(name, missing)
     ]
     if changed:
-        raise ValueError("--resume continues a run as it was configured, but " + "; ".join(changed))
+        raise ValueError("--resume: expected the run's config, but " + "; ".join(changed))
 
 
 def read_input_hashes(run_dir: Path) -> dict[str, str]:
-    """Return `input_hashes.json` (of older runs `given.json`); empty if the file is missing."""
+    """Read `input_hashes.json` (`given.json` in older runs); empty if the file is missing."""
     paths = [run_dir / name for name in (INPUT_HASHES, "given.json")]
     path = next((path for path in paths if path.exists()), None)
     return {} if path is None else read_json(path)
 
 
 def check_input_hashes(run_dir: Path, hashes: Mapping[str, str]) -> dict[str, str]:
-    """Return the run's recorded input hashes, extended by `hashes`.
+    """The run's saved input hashes, extended by `hashes`.
 
     Args:
-        hashes: the SHA-256 of each agent and file of games, which configs have by name alone, by
-            flag and name.
+        hashes: SHA-256 of each agent and file of games, by flag and name; configs have only the
+            name.
 
     Raises:
-        ValueError: the run began with something else under that name.
+        ValueError: an input has changed since the run started.
     """
     known = read_input_hashes(run_dir)
     for name, found in hashes.items():
         if known.setdefault(name, found) != found:
             raise ValueError(
-                f"{name}: expected what this run began with (SHA-256 {known[name]}), got something "
-                f"else under that name ({found}): put it back, or begin a new run"
+                f"{name}: expected the run's original input (SHA-256 {known[name]}), got another "
+                f"one ({found}): restore it, or start a new run"
             )
     return known
 
@@ -281,13 +266,13 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
-    """Writes `summary.json` atomically, with the format version last."""
+    """Write `summary.json` atomically, with the format version last."""
     write_json(run_dir / "summary.json", {**summary, "format_version": FORMAT_VERSION})
 
 
 def versions() -> dict[str, str]:
-    """Python's version and those of the packages that decide a result; of a checkout that is only
-    on the path it is unknown."""
+    """Versions of Python and of packages that affect results; "not installed" for a bare
+    checkout."""
 
     def version(name: str) -> str:
         try:
@@ -299,10 +284,10 @@ def versions() -> dict[str, str]:
 
 
 def source_commit() -> str | None:
-    """The commit of the checkout this package runs from, `-dirty` added where tracked files differ;
-    None outside one."""
+    """Commit of this package's checkout, with `-dirty` if tracked files differ; None without
+    one."""
     checkout = Path(__file__).resolve().parents[2]
-    if not (checkout / ".git").exists():  # installed; a repository further up is not ours
+    if not (checkout / ".git").exists():  # installed; a repository further up is another project's
         return None
     command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
@@ -315,17 +300,16 @@ def source_commit() -> str | None:
 
 
 class GracefulStop:
-    """Turns the first Ctrl-C or SIGTERM into a flag, so that a training loop saves before it ends.
+    """Context that turns the first Ctrl-C or SIGTERM into a flag: a loop can save before it ends.
 
         with GracefulStop() as stop:
             while step < total and not stop.requested:
                 ...
-            checkpointer.save(...)            # still inside: a signal here must not cut the save
-            short
-        sys.exit(stop.exit_code)              # 0, 130 after Ctrl-C, 143 after SIGTERM
+            checkpointer.save(...)   # inside: a signal must not interrupt saving
+        sys.exit(stop.exit_code)     # 0, 130 after Ctrl-C, 143 after SIGTERM
 
-    A second Ctrl-C raises KeyboardInterrupt at once. Main thread only, as Python's signals are.
-    `message` is what the first signal is answered with.
+    A second Ctrl-C raises KeyboardInterrupt at once. Main thread only, like Python's signals. The
+    first signal prints `message` on stderr.
     """
 
     def __init__(
@@ -333,18 +317,18 @@ class GracefulStop:
         message: str = "Stopping after this update and saving; Ctrl-C again stops at once without "
         "saving.",
     ) -> None:
-        self._says = f"\n{message}\n".encode()
+        self._message = f"\n{message}\n".encode()
         self._signal: int | None = None
         self._previous: dict[int, Any] = {}
 
     @property
     def requested(self) -> bool:
-        """Whether a signal came."""
+        """True after a signal."""
         return self._signal is not None
 
     @property
     def exit_code(self) -> int:
-        """What the process should exit with: 0, or 128 and the signal's number."""
+        """Exit code of the process: 0, or 128 plus the signal's number."""
         return 0 if self._signal is None else 128 + self._signal
 
     def __enter__(self) -> GracefulStop:
@@ -360,5 +344,5 @@ class GracefulStop:
         if self._signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._signal = self._signal or number
-        # Not print: a signal may arrive while the same stream is being written.
-        os.write(2, self._says)
+        # not `print`: a signal may arrive during a write to the same stream
+        os.write(2, self._message)

@@ -1,5 +1,4 @@
-"""What every training script does around its learner: the run folder, metrics, checkpoints, and
-stopping."""
+"""Training session: run folder, metrics, checkpoints and signals around a learner."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -35,7 +34,7 @@ C = TypeVar("C", bound=RunConfig)
 
 
 class RunStopped(Exception):  # noqa: N818 - a request, not an error
-    """A signal asked for the run to end; its state is saved. Carries the exit code."""
+    """Raised after a signal, once the state is saved; carries the exit code."""
 
     def __init__(self, run_dir: Path, exit_code: int) -> None:
         super().__init__(
@@ -46,38 +45,38 @@ class RunStopped(Exception):  # noqa: N818 - a request, not an error
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSession:
-    """An open run. Its folder, metrics and checkpoints are the first host's alone."""
+    """An open run. Only the first host writes its folder, metrics and checkpoints."""
 
     run_dir: Path
     tracker: Tracker | None
     checkpoints: Checkpointer | None
     stop: GracefulStop
     restored: RestoredCheckpoint | None
-    """What a resumed run continues from."""
+    """Checkpoint from which a resumed run continues."""
     unit: Unit
-    """Of the steps of its policies."""
+    """Unit of the policies' steps."""
 
     @property
     def wall_s(self) -> float:
-        """Seconds that the run has trained, earlier sessions included."""
+        """Training time in seconds, earlier sessions included."""
         return parallel.on_main_host(lambda: self.tracker.wall_s if self.tracker else 0.0)
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Writes one line of metrics."""
+        """Write one line of metrics."""
         if self.tracker is not None:
             self.tracker.log(step, metrics)
 
     def save(
         self, step: int, state: Any, *, host_state: Mapping[str, Any], metrics: Mapping[str, float]
     ) -> None:
-        """Writes a checkpoint; see `Checkpointer.save`."""
+        """Write a checkpoint; see `Checkpointer.save`."""
         if self.checkpoints is not None:
             self.checkpoints.save(step, state, host_state=host_state, metrics=metrics)
 
     def save_policy(
         self, name: str, policy: NetworkPolicy, *, algorithm: str, steps: int, score: float | None
     ) -> None:
-        """Writes a policy folder of the run; `steps` are of the session's unit."""
+        """Write a policy folder of the run; `steps` in the session's unit."""
         if self.checkpoints is not None:
             save_policy(
                 self.run_dir / name,
@@ -90,11 +89,11 @@ class TrainingSession:
             )
 
     def stop_requested(self) -> bool:
-        """Whether a signal came, to this host or another. Hosts must ask at the same time."""
+        """True if any host received a signal. All hosts must call it at the same time."""
         return self._exit_code() != 0
 
     def raise_if_stopped(self) -> None:
-        """Raises `RunStopped` where a signal came; call it right after saving, on every host."""
+        """Raise `RunStopped` after a signal; call it right after saving, on every host."""
         if code := self._exit_code():
             raise RunStopped(self.run_dir, code)
 
@@ -102,32 +101,26 @@ class TrainingSession:
         return parallel.max_over_hosts(self.stop.exit_code)
 
     def check_finite(self, update: str, metrics: Mapping[str, Any]) -> None:
-        """Raises `NotFiniteError` where a checked metric of this update is not: call it before
-        anything is kept."""
+        """Raise `NotFiniteError` for a checked metric that is not finite; call it before saving."""
         if (term := first_not_finite(metrics)) is not None:
             last = None if self.checkpoints is None else self.checkpoints.latest_step()
-            kept = (
-                "there is no checkpoint yet"
-                if last is None
-                else f"the last good checkpoint, {last}, is kept"
-            )
+            found = "no checkpoint yet" if last is None else f"last intact checkpoint: {last}"
             raise NotFiniteError(
                 f"{self.run_dir}: expected a finite {term} in {update}, got {metrics[term]}: "
-                f"the update was not applied, and {kept}"
+                f"the update was not applied ({found})"
             )
 
 
 @contextmanager
 def open_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterator[Path]:
-    """The run's folder, held for this process alone: a new one with its config.json, or with
-    --resume the one that is there. The first host opens it, the others are told its name.
+    """The run's folder, locked: new with a config.json, or with --resume an existing one.
 
-    A start that fails, or is stopped before there is a line of metrics or a checkpoint, leaves
-    nothing of itself.
+    The first host opens it and broadcasts its name. A start that fails or stops before the first
+    metrics line or checkpoint leaves no files.
 
     Raises:
-        ValueError: where the folder holds another run, is in use, or cannot be written to; --wandb
-            without the package.
+        ValueError: the folder holds another run, is in use, or is not writable; --wandb without the
+            package.
     """
     with ExitStack() as stack:
         yield parallel.on_main_host(
@@ -137,41 +130,43 @@ def open_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterato
 
 @contextmanager
 def _held_run_dir(algorithm: str, config: RunConfig, num_players: int) -> Iterator[Path]:
-    given = Path(config.run_dir) if config.run_dir else None
+    chosen = Path(config.run_dir) if config.run_dir else None
     if config.wandb:
         check_wandb()
     if config.resume:
-        assert given is not None, "parse_args makes sure that --run-dir is given"
-        # before the lock: a folder that is no run's is left as it is
-        read_config(given, algorithm=algorithm)
-        with lock_run_dir(given):
-            remove_partial_writes(given)
-            check_saved_config(config, given, algorithm=algorithm, may_differ=RESUMABLE_FIELDS)
+        assert chosen is not None, "parse_args requires --run-dir"
+        # before the lock, so that a folder without a run stays unchanged
+        read_config(chosen, algorithm=algorithm)
+        with lock_run_dir(chosen):
+            remove_partial_writes(chosen)
+            check_saved_config(config, chosen, algorithm=algorithm, may_differ=RESUMABLE_FIELDS)
             if jax.default_backend() == "cpu":
-                warn_of_other_threads(given)
-            yield given
+                warn_of_other_threads(chosen)
+            yield chosen
         return
-    made = missing_parents(given or Path("runs"))
+    made = missing_parents(chosen or Path("runs"))
     new = partial(create_run, algorithm, num_players=num_players, seed=config.seed)
-    run_dir = new(preset=config.preset or "default", run_dir=given)
-    with lock_run_dir(run_dir), remove_if_not_started(run_dir, made if given else [run_dir, *made]):
+    run_dir = new(preset=config.preset or "default", run_dir=chosen)
+    if not chosen:
+        made.insert(0, run_dir)
+    with lock_run_dir(run_dir), remove_if_not_started(run_dir, made):
         remove_partial_writes(run_dir)
-        new(preset=None, run_dir=run_dir)  # still free?
+        new(preset=None, run_dir=run_dir)  # still unused?
         write_config(run_dir, to_dict(config), algorithm=algorithm, seed=config.seed)
         yield run_dir
 
 
 def _restored(checkpoints: Checkpointer, template: Any, run_dir: Path) -> RestoredCheckpoint | None:
-    """The run's last good checkpoint, if it has one."""
+    """The run's latest intact checkpoint; None without one."""
     if checkpoints.latest_step() is None:
         return None
     try:
         return checkpoints.restore(template)
     except IncompatibleError as error:
         raise IncompatibleError(
-            f"{error}. Another version of hanabi-rl trained this run and this one cannot go on "
-            f"with it; its policies still play (`hanabi-rl evaluate {run_dir}`) and can be kept "
-            f"(`hanabi-rl export {run_dir} FILE.safetensors`)"
+            f"{error}. The run is of another version of hanabi-rl and cannot be resumed; its "
+            f"policies can be evaluated (`hanabi-rl evaluate {run_dir}`) and exported (`hanabi-rl "
+            f"export {run_dir} FILE.safetensors`)"
         ) from error
 
 
@@ -188,19 +183,18 @@ def open_session(
     unit: Unit = "environment steps",
     steps_per_number: int = 1,
 ) -> Iterator[TrainingSession]:
-    """Metrics, checkpoints and signals of a training loop, restored where `run_dir` already holds
-    checkpoints.
+    """Metrics, checkpoints and signals of a training loop, restored if `run_dir` has checkpoints.
 
     Args:
-        algorithm: the algorithm's name, for the policies in the checkpoints.
-        config: the run's config.
-        run_dir: its folder.
-        template: the training state's structure; arrays or shapes.
-        policy: a policy of the network being trained.
-        params_path: where its parameters are in the training state.
-        best_metric: the checkpoint metric whose best is kept.
-        unit: of the steps that its policies say they were trained for.
-        steps_per_number: how many of them one in a checkpoint's number stands for.
+        algorithm: name of the algorithm, for the policies in the checkpoints.
+        config: config of the run.
+        run_dir: folder of the run.
+        template: structure of the training state; arrays or shapes.
+        policy: a policy of the trained network.
+        params_path: path of its parameters in the training state.
+        best_metric: metric of the checkpoint to keep as the best.
+        unit: unit of the steps of its policies.
+        steps_per_number: steps per unit of a checkpoint's number.
     """
     trained = policy.replace(info=PolicyInfo(algorithm=algorithm, unit=unit))
     checkpoints: Checkpointer | None = None
@@ -230,13 +224,6 @@ def open_session(
                 )
             )
         stop = stack.enter_context(GracefulStop())
-        session = TrainingSession(
-            run_dir=run_dir,
-            tracker=tracker,
-            checkpoints=checkpoints,
-            stop=stop,
-            restored=restored,
-            unit=unit,
-        )
+        session = TrainingSession(run_dir, tracker, checkpoints, stop, restored, unit)
         yield session
-        session.raise_if_stopped()  # a signal that came after the last save was answered
+        session.raise_if_stopped()  # a signal may come after the last save

@@ -1,5 +1,4 @@
-"""What a run tells the outside while it trains: metrics on disk, and stages on the terminal. Host
-side only."""
+"""Metrics of a run on disk, and stages on the terminal; host side only."""
 
 from __future__ import annotations
 
@@ -20,29 +19,28 @@ from hanabi_rl.storage.files import read_text, to_json, write_text
 
 
 def announce_stage(index: int, total: int, title: str) -> None:
-    """Prints the start of one stage of a script to stderr: `[2/4] Behavioural cloning`."""
+    """Print the start of a script's stage to stderr: `[2/4] Behavioural cloning`."""
     print(f"[{index}/{total}] {title}", file=sys.stderr, flush=True)
 
 
 class Tracker:
-    """Writes a run's metrics: `metrics.jsonl`, TensorBoard, and optionally Weights & Biases.
+    """Writes a run's metrics: `metrics.jsonl`, TensorBoard, optionally Weights & Biases.
 
-    Each line of `metrics.jsonl` is one JSON object, `step` first, then `wall_s` (seconds this run
-    has trained, earlier sessions included), then the metrics; a value that is not finite is null. A
-    line is on its way to disk before `log` returns.
+    Each line of `metrics.jsonl` is one JSON object: `step`, `wall_s` (training time in seconds,
+    earlier sessions included), then the metrics; values that are not finite are null. `log` flushes
+    each line.
 
     Args:
         run_dir: the run's folder.
-        resume_step: the step of the restored checkpoint, where the run continues: whatever was
-            logged later is dropped.
-        tensorboard: whether to write TensorBoard's files.
-        wandb: whether to log to Weights & Biases as well (project `hanabi-rl`, the folder's path as
-            the run's name). The id there is drawn once and kept in the folder: folders of several
-            sweeps, and of several people, are called alike.
-        config: what to show as the run's config there.
+        resume_step: step of the restored checkpoint; later lines are dropped.
+        tensorboard: write TensorBoard files.
+        wandb: log to Weights & Biases (project `hanabi-rl`, the folder's path as the run's name).
+            The id is random and saved in the folder, because folders of several users may have the
+            same name.
+        config: config of the run, for Weights & Biases.
 
     Raises:
-        ValueError: where W&B is asked for but not installed, or does not take the run.
+        ValueError: W&B is not installed or rejects the run.
     """
 
     def __init__(
@@ -61,23 +59,17 @@ class Tracker:
         self._wandb = _start_wandb(run_dir, config or {}) if wandb else None
         self._file = path.open("w" if resume_step is None else "a", encoding="utf-8")
         purge_step = None if resume_step is None else resume_step + 1
-        self._tensorboard = (
-            SummaryWriter(str(run_dir / "tensorboard"), purge_step=purge_step)
-            if tensorboard
-            else None
-        )
+        folder = str(run_dir / "tensorboard")
+        self._tensorboard = SummaryWriter(folder, purge_step=purge_step) if tensorboard else None
 
     @property
     def wall_s(self) -> float:
-        """Seconds this run has trained, earlier sessions included."""
+        """Training time in seconds, earlier sessions included."""
         return self._wall_before + time.monotonic() - self._started
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Records scalar `metrics` at `step`, which must not be smaller than the last one.
-
-        Raises:
-            ValueError: for a metric that is not a scalar.
-        """
+        """Log scalar `metrics` at `step`, at least the previous step. Raises ValueError for a
+        metric that is not a scalar."""
         for name, value in metrics.items():
             if np.shape(value) != ():
                 raise ValueError(f"metric {name!r}: expected a scalar, got shape {np.shape(value)}")
@@ -94,7 +86,7 @@ class Tracker:
             self._wandb.log(numbers, step=int(step))
 
     def close(self) -> None:
-        """Flushes and closes every sink."""
+        """Flush and close all outputs."""
         self._file.close()
         if self._tensorboard is not None:
             self._tensorboard.close()
@@ -109,11 +101,8 @@ class Tracker:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Reads a `metrics.jsonl`; a last line cut short by a kill is left out.
-
-    Raises:
-        ValueError: naming the file and line, where another line is no JSON object with a step.
-    """
+    """Read a `metrics.jsonl`, without a last line cut by a kill. Raises ValueError, naming file and
+    line, for any other line that is not a JSON object with a step."""
     lines = read_text(path).splitlines(keepends=True)
     records = []
     for number, line in enumerate(lines, start=1):
@@ -132,8 +121,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def truncate_metrics(path: Path, step: int) -> list[dict[str, Any]]:
-    """Drops the lines of a `metrics.jsonl` that were logged after `step`, atomically, and returns
-    those kept."""
+    """Drop the lines of a `metrics.jsonl` after `step`, atomically; return the others."""
     if not path.exists():
         return []
     kept = [record for record in read_metrics(path) if record["step"] <= step]
@@ -142,36 +130,36 @@ def truncate_metrics(path: Path, step: int) -> list[dict[str, Any]]:
 
 
 WANDB_ID = "wandb-id"
-"""Of a run's folder: by which W&B knows the run, wherever the folder is moved to."""
-_LONGEST_NAME = 128  # of a run's name at W&B
+"""File in the run's folder with the run's id at W&B, which stays if the folder moves."""
+_MAX_NAME_LENGTH = 128  # maximum characters of a run's name at W&B
 
 
 def check_wandb() -> Any:
-    """Import Weights & Biases. Raises ValueError where it is not installed."""
+    """Import Weights & Biases. Raises ValueError if it is not installed."""
     try:
         import wandb
     except ImportError:
         wandb = None
-    if not hasattr(wandb, "init"):  # a folder wandb/, which W&B itself writes, is a package too
+    if not hasattr(wandb, "init"):  # W&B's own folder wandb/ is importable too
         raise ValueError(f"--wandb needs the wandb package: {install_command('wandb')}")
     return wandb
 
 
 def _start_wandb(run_dir: Path, config: Mapping[str, Any]) -> Any:
     wandb = check_wandb()
-    kept = run_dir / WANDB_ID
-    if not kept.exists():
-        write_text(kept, uuid.uuid4().hex)
+    id_file = run_dir / WANDB_ID
+    if not id_file.exists():
+        write_text(id_file, uuid.uuid4().hex)
     name = os.path.relpath(run_dir)
     if name.startswith(os.pardir):
         name = "/".join(run_dir.resolve().parts[-3:])
     try:
         return wandb.init(
             project="hanabi-rl",
-            name=name[-_LONGEST_NAME:],
-            id=kept.read_text(),
+            name=name[-_MAX_NAME_LENGTH:],
+            id=id_file.read_text(),
             resume="allow",
             config=to_json(config),
         )
     except wandb.Error as error:
-        raise ValueError(f"--wandb: expected W&B to take the run, got: {error}") from error
+        raise ValueError(f"--wandb: W&B rejected the run: {error}") from error

@@ -1,1 +1,1 @@
-"""Bytes on disk: atomic files, arrays with their hashes, checkpoints, records as JSON."""
+"""Storage: atomic files, verified arrays, checkpoints, configs as JSON."""

@@ -1,13 +1,12 @@
-"""Checkpoints of a whole training state: Orbax's manager with our manifest, made to survive kills
-and flipped bits.
+"""Checkpoints of a training state: Orbax with a manifest, safe against kills and bit flips.
 
-A checkpoint is a folder `<directory>/<step>/` with the items `state`, `loader`, `policy`,
-`evaluation` (its metrics) and `manifest` (`loader` is the host's state: the position in the data,
-the best score). `state` is the un-replicated pytree, so it restores on
-any number of devices. The facts this file guards against were measured on Orbax 0.12: it restores
-damaged bytes silently, casts dtypes, lets a NaN metric evict the best checkpoint, opens no folder
-in which an item named `metrics` is damaged, and does not fsync everything it renames. So the
-metrics are an item of ours, and which checkpoints to keep is decided here.
+A checkpoint is a folder `<directory>/<step>/` with the items `state`, `loader` (host state: data
+position, best score), `policy`, `evaluation` (its metrics) and `manifest`. `state` is the
+un-replicated pytree, so it restores on any number of devices.
+
+Orbax 0.12, as measured, restores damaged bytes silently, casts dtypes, evicts the best checkpoint
+on a NaN metric, cannot open a folder with a damaged item named `metrics`, and does not fsync every
+rename. Hence the separate metrics item and the selection of checkpoints here.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from hanabi_rl.storage import trees
 from hanabi_rl.storage.files import canonical_json, fsync_path, fsync_tree, read_json, to_json
 from hanabi_rl.storage.trees import CorruptError, IncompatibleError, Manifest, PyTree
 
-FORMAT_VERSION = 3  # 2 had other names of leaves
+FORMAT_VERSION = 3  # 2 had other leaf names
 LOADABLE = (2, FORMAT_VERSION)
-"""Formats whose policies can be loaded; a run resumes from `FORMAT_VERSION` alone."""
-_HOST_STATE = "loader"  # the name of its item, from when only cloning had one
-_COMMITTED = "commit_success.txt"  # Orbax writes it last: without it a step does not count
-_PATIENCE_S = 60.0  # for the threads of a save that failed
+"""Formats from which policies load; a run resumes only from `FORMAT_VERSION`."""
+_HOST_STATE = "loader"  # item name; originally only BC had a host state
+_COMMITTED = "commit_success.txt"  # written last by Orbax; steps without it do not count
+_THREADS_TIMEOUT_S = 60.0  # for the threads of a failed save
 
 
 class RestoredCheckpoint(NamedTuple):
-    """One checkpoint, read back and verified."""
+    """A verified checkpoint."""
 
     step: int
-    state: PyTree  # as the template given to `restore`
-    host_state: dict[str, Any] | None  # what a run keeps beside its arrays
-    metrics: dict[str, float | None]  # None where they were not finite
+    state: PyTree  # as the template of `restore`
+    host_state: dict[str, Any] | None  # state of the run other than arrays
+    metrics: dict[str, float | None]  # None if not finite
 
 
 class Checkpointer:
     """Saves and restores a run's full state.
 
     Args:
-        directory: the `checkpoints/` folder of a run; made if missing.
-        keep_latest: how many of the latest checkpoints to keep.
-        best_metric: the best checkpoint by this metric is kept as well; larger is better.
-        policy: what `load_policy` needs to play straight from a checkpoint
-            (`agents.folder.checkpoint_policy`), stored with each.
+        directory: the run's `checkpoints/` folder, created if missing.
+        keep_latest: number of latest checkpoints to keep.
+        best_metric: the best checkpoint by this metric is also kept; larger is better.
+        policy: what `load_policy` needs to load a checkpoint directly
+            (`agents.policy_folder.checkpoint_policy`), stored with each checkpoint.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class Checkpointer:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._keep_latest, self._best_metric = keep_latest, best_metric
         self._policy = None if policy is None else to_json({**policy, "score_metric": best_metric})
-        self._at: int | None = None  # the step last saved or restored
+        self._at: int | None = None  # step last saved or restored
         self._warn_of_unfinished()
         threads = set(threading.enumerate())
         self._manager = ocp.CheckpointManager(
@@ -78,19 +77,18 @@ class Checkpointer:
                     mode=ocp.options.AtomicityMode.COMMIT_FILE
                 ),
                 cleanup_tmp_directories=True,
-                create=False,  # done above; Orbax would wait for the other hosts
+                create=False,  # created above; Orbax would wait for the other hosts
                 multiprocessing_options=trees.single_process_orbax(),
-                # An asynchronous save reports its errors one save too late, and hashing needs a
-                # host copy anyway.
+                # an asynchronous save reports errors one save late, and hashing needs a host copy
+                # anyway
                 enable_async_checkpointing=False,
             ),
         )
-        # Its thread that clears the folder prints a traceback where a failed start removes it.
-        _wait_for_others(threads)
+        # Orbax's cleanup thread prints a traceback if a failed start deletes the folder
+        _wait_for_threads(threads)
 
     def _warn_of_unfinished(self) -> None:
-        """Orbax is about to delete the steps that have no commit file: says so where the newest is
-        among them."""
+        """Warn if the newest step has no commit file: Orbax is about to delete it."""
         steps = {
             int(path.name): (path / _COMMITTED).exists()
             for path in self._directory.iterdir()
@@ -99,20 +97,19 @@ class Checkpointer:
         latest = max((step for step, committed in steps.items() if committed), default=None)
         for step in sorted(steps):
             if latest is None or step > latest:
-                before = "there is none before it" if latest is None else f"going back to {latest}"
+                fallback = "no earlier one exists" if latest is None else f"using {latest}"
                 warnings.warn(
-                    f"{self._directory}: checkpoint {step} was never finished, or part of it is "
-                    f"missing: {before}",
+                    f"{self._directory}: checkpoint {step} is incomplete: {fallback}",
                     RuntimeWarning,
                     stacklevel=3,
                 )
 
     def steps(self) -> list[int]:
-        """The committed steps, rising."""
+        """Committed steps, ascending."""
         return sorted(self._manager.all_steps())
 
     def latest_step(self) -> int | None:
-        """The last committed step, or None."""
+        """Last committed step, or None."""
         return max(self.steps(), default=None)
 
     def save(
@@ -123,17 +120,16 @@ class Checkpointer:
         host_state: Mapping[str, Any] | None = None,
         metrics: Mapping[str, float] | None = None,
     ) -> None:
-        """Saves `state` (un-replicated, every leaf an array) at `step` and waits until it is on
-        disk.
+        """Save `state` (un-replicated, all leaves arrays) at `step`; return once it is on disk.
 
-        Saving the step just saved or restored again does nothing. Later steps of an abandoned
-        future (the run was restored from an earlier one) are deleted first.
+        Saving the step just saved or restored does nothing. Later steps of an abandoned future (the
+        run was restored from an earlier step) are deleted first.
 
         Raises:
-            ValueError: where a leaf is no array, or `directory` holds checkpoints that nobody
-                restored from.
-            OSError: where the step cannot be written (a full disk): the earlier steps are as they
-                were, and the next save is tried afresh.
+            ValueError: a leaf is not an array, or `directory` holds checkpoints but none was
+                restored.
+            OSError: the step cannot be written (full disk); earlier steps are unchanged, and saving
+                can be retried.
         """
         if step == self._at:
             return
@@ -165,9 +161,9 @@ class Checkpointer:
                 raise OSError(f"Orbax did not commit it (latest is {self.latest_step()})")
             fsync_tree(folder)
             fsync_path(self._directory)
-        except Exception as error:  # a full disk surfaces as whatever the layer that met it raises
-            _wait_for_others(threads)
-            with suppress(OSError):  # frees the space; the step can be saved again
+        except Exception as error:  # a full disk raises different types in different layers
+            _wait_for_threads(threads)
+            with suppress(OSError):  # free the space; the step can be saved again
                 self._delete(step)
             reason = f"{type(error).__name__}: {str(error)[:300]}"
             raise OSError(f"{folder}: the checkpoint cannot be written: {reason}") from error
@@ -175,8 +171,8 @@ class Checkpointer:
         self._delete_superseded()
 
     def _delete(self, step: int) -> None:
-        """Deletes a step, its commit file first: Orbax deletes in any order, and what a kill leaves
-        would count."""
+        """Delete a step, its commit file first: Orbax's order is arbitrary, and a kill must not
+        leave a step that counts."""
         folder = self._directory / str(step)
         (folder / _COMMITTED).unlink(missing_ok=True)
         fsync_path(folder)
@@ -184,38 +180,35 @@ class Checkpointer:
         self._manager.reload()
 
     def _delete_superseded(self) -> None:
-        """Keeps the latest steps and the best one."""
         steps = self.steps()
-        kept = set(steps[-self._keep_latest :])
+        keep = set(steps[-self._keep_latest :])
         if scored := {step: score for step in steps if (score := self._score(step)) is not None}:
-            kept.add(max(scored, key=lambda step: (scored[step], step)))
-        for step in set(steps) - kept:
+            keep.add(max(scored, key=lambda step: (scored[step], step)))
+        for step in set(steps) - keep:
             self._delete(step)
 
     def _score(self, step: int) -> float | None:
-        """The metric that ranks a step; None where it was not measured, was not finite, or cannot
-        be read."""
+        """Ranking metric of a step; None if missing, not finite or unreadable."""
         try:
             return read_documents(self._directory / str(step)).metrics.get(self._best_metric)
         except (CorruptError, IncompatibleError):
             return None
 
     def restore(self, template: PyTree, step: int | None = None) -> RestoredCheckpoint:
-        """Reads the latest intact checkpoint, or the one at `step`.
+        """Restore the latest intact checkpoint, or the one at `step`.
 
         Args:
             template: a state of the same structure: arrays or `jax.ShapeDtypeStruct`s.
-            step: a step that must be intact; without it, a damaged one is left with a warning for
-                the one before it.
+            step: step that must be intact; None skips damaged checkpoints with a warning.
 
         Returns:
             The state with leaves on JAX's default device, NumPy where the template's are.
 
         Raises:
-            IncompatibleError: naming the leaf where a checkpoint does not fit `template`; never a
-                reason to try another step.
-            CorruptError: where no checkpoint is intact.
-            ValueError: where there is none.
+            IncompatibleError: the checkpoint does not fit `template` (names the leaf); no other
+                step is tried.
+            CorruptError: no checkpoint is intact.
+            ValueError: no checkpoint exists.
         """
         candidates = [step] if step is not None else self.steps()[::-1]
         if not candidates or (step is not None and step not in self.steps()):
@@ -228,7 +221,7 @@ class Checkpointer:
                 if candidate == candidates[-1]:
                     raise
                 warnings.warn(
-                    f"checkpoint {candidate} is damaged, going one back: {error}",
+                    f"checkpoint {candidate} is damaged, using an earlier one: {error}",
                     RuntimeWarning,
                     stacklevel=2,
                 )
@@ -238,7 +231,7 @@ class Checkpointer:
         raise AssertionError("unreachable: the last candidate returns or raises")
 
     def close(self) -> None:
-        """Releases Orbax's threads."""
+        """Stop Orbax's threads."""
         self._manager.close()
 
     def __enter__(self) -> Checkpointer:
@@ -248,15 +241,16 @@ class Checkpointer:
         self.close()
 
 
-def _wait_for_others(known: set[threading.Thread]) -> None:
-    """Waits for the threads that Orbax has started: after a failed save they may still write."""
-    end = time.monotonic() + _PATIENCE_S
+def _wait_for_threads(known: set[threading.Thread]) -> None:
+    """Wait for threads started by Orbax: after a failed save they may still write."""
+    end = time.monotonic() + _THREADS_TIMEOUT_S
+    # threads that have not started cannot be joined
     while set(threading.enumerate()) - known and time.monotonic() < end:
-        time.sleep(0.01)  # not `join`: a thread may not have begun
+        time.sleep(0.01)
 
 
 class CheckpointItems(NamedTuple):
-    """The JSON items of one checkpoint, verified."""
+    """Verified JSON items of one checkpoint."""
 
     format_version: int
     leaves: Manifest
@@ -266,12 +260,11 @@ class CheckpointItems(NamedTuple):
 
 
 def read_documents(folder: Path) -> CheckpointItems:
-    """Reads and verifies the JSON items of the checkpoint `folder`, without a manager: a writer may
-    be at work beside it.
+    """Read and verify the JSON items of a checkpoint `folder`, even while a run writes others.
 
     Raises:
-        CorruptError: where one is missing or not what was saved.
-        IncompatibleError: for a format version that is not in `LOADABLE`.
+        CorruptError: an item is missing or differs from what was saved.
+        IncompatibleError: the format version is not in `LOADABLE`.
     """
     manifest = _read_item(folder, "manifest")
     version = manifest.get("format_version") if isinstance(manifest, dict) else None
@@ -282,8 +275,8 @@ def read_documents(folder: Path) -> CheckpointItems:
         own = version if version in LOADABLE else FORMAT_VERSION
         if manifest["sha256"] != _digest(own, manifest["leaves"], host_state, policy, metrics):
             raise CorruptError(
-                f"{folder}: the manifest, loader, policy or metrics are not what was saved: the "
-                "data is damaged"
+                f"{folder}: the manifest, loader, policy or metrics differ from the saved ones: "
+                "the data is damaged"
             )
     except (CorruptError, KeyError, TypeError, ValueError) as error:
         if version in LOADABLE or version is None:
@@ -293,8 +286,7 @@ def read_documents(folder: Path) -> CheckpointItems:
         ) from error
     if version not in LOADABLE:  # the digest is that of the current format
         raise CorruptError(
-            f"{folder}: says that it is of format {version!r}, not {FORMAT_VERSION}: the data is "
-            "damaged"
+            f"{folder}: its format {version!r} contradicts its digest: the data is damaged"
         )
     return CheckpointItems(version, manifest["leaves"], host_state, policy, metrics)
 
@@ -307,13 +299,12 @@ def _read_item(folder: Path, name: str) -> Any:
 
 
 def _digest(version: int, leaves: Manifest, *documents: Any) -> str:
-    """What a manifest stores of itself and the documents. Another format has another digest, even
-    of equal ones."""
+    """Digest of the manifest and the documents. The format version is part of it."""
     return hashlib.sha256(canonical_json([leaves, version, *documents])).hexdigest()
 
 
 def read_checkpoint(folder: Path, template: PyTree) -> RestoredCheckpoint:
-    """Reads the one checkpoint `folder` (`checkpoints/<step>`); see `Checkpointer.restore`."""
+    """Read one checkpoint `folder` (`checkpoints/<step>`), as `Checkpointer.restore`."""
     documents = read_documents(folder)
     if documents.format_version != FORMAT_VERSION:
         raise IncompatibleError(

@@ -1,4 +1,4 @@
-"""The user's cache folder: what can be made again, and need not be."""
+"""The user's cache folder and the cache of compiled programs in it."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from pathlib import Path
 import platformdirs
 
 CPU_INFO = Path("/proc/cpuinfo")
-MAX_CACHE_BYTES = 2**30  # above it the least recently used programs are removed
-LEAST_COMPILE_S = 0.2  # what compiles sooner is not kept
+MAX_CACHE_BYTES = 2**30  # LRU eviction above this size
+MIN_COMPILE_S = 0.2  # programs that compile faster are not cached
 
 
 def cache_folder() -> Path:
-    """`$HANABI_RL_CACHE`, else the user's cache folder for hanabi-rl."""
+    """`$HANABI_RL_CACHE`, or the user's cache folder for hanabi-rl."""
     chosen = os.environ.get("HANABI_RL_CACHE")
     return (
-        Path(os.path.expanduser(chosen))  # not Path.expanduser: it refuses ~UNKNOWN
+        Path(os.path.expanduser(chosen))  # Path.expanduser rejects ~UNKNOWN
         if chosen
         else platformdirs.user_cache_path("hanabi-rl", appauthor=False)
     )
 
 
 def enable_compilation_cache() -> None:
-    """Keep compiled programs on disk, for any later process of this user on such a machine.
+    """Cache compiled programs on disk, for later processes of this user on the same CPU model.
 
-    JAX locks the folder. JAX's own variables apply: JAX_COMPILATION_CACHE_DIR names another folder,
-    JAX_ENABLE_COMPILATION_CACHE=0 keeps nothing. A copy of the folder elsewhere is as good.
+    JAX locks the folder. JAX's own variables apply: JAX_COMPILATION_CACHE_DIR sets another folder,
+    JAX_ENABLE_COMPILATION_CACHE=0 disables the cache. A copied folder stays valid.
 
-    Comes first in every program. JAX need not be imported yet, but may be.
+    Call it first in every program, before or after JAX is imported.
     """
     programs = cache_folder() / "compiled"
     chosen = os.environ.get("JAX_COMPILATION_CACHE_DIR")
-    # JAX makes a folder called `~`
+    # JAX would create a folder called `~`
     folder = None if chosen is None else Path(os.path.expanduser(chosen))
-    # JAX 0.10's default puts the folder's path into the key of every program, CPUs' too
+    # by default JAX 0.10 adds the folder's path to the key of every program, CPU programs included
     settings: dict[str, tuple[str, type]] = {
         "jax_persistent_cache_enable_xla_caches": ("none", str)
     }
     if folder is None or folder.parent == programs:
-        folder = programs / cpu_fingerprint()  # an inherited one may be of another machine
+        folder = programs / cpu_fingerprint()  # an inherited folder may belong to another machine
         settings |= {
             "jax_compilation_cache_max_size": (str(MAX_CACHE_BYTES), int),
-            "jax_persistent_cache_min_compile_time_secs": (str(LEAST_COMPILE_S), float),
+            "jax_persistent_cache_min_compile_time_secs": (str(MIN_COMPILE_S), float),
         }
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
     settings["jax_compilation_cache_dir"] = (str(folder), str)
     for name, (value, kind) in settings.items():
         value = os.environ.setdefault(name.upper(), value)
-        if "jax" in sys.modules:  # it has read its variables
+        if "jax" in sys.modules:  # JAX has already read its variables
             import jax
 
             jax.config.update(name, kind(value))
 
 
 def cpu_fingerprint() -> str:
-    """What programs are compiled for: a hash of the processor's kind and instructions. JAX's own
-    key of a program does not tell one CPU from another, and a home may be shared by several."""
+    """Hash of the CPU's model and instruction set. JAX's program keys do not distinguish CPUs, and
+    several machines may share a home folder."""
     kinds = {"model name", "flags", "Features", "CPU implementer", "CPU part"}
     lines = CPU_INFO.read_text().splitlines() if CPU_INFO.exists() else []
-    said = sorted({line for line in lines if line.split(":")[0].strip() in kinds})
-    whole = "\n".join([platform.machine(), platform.processor(), *said])
+    found = sorted({line for line in lines if line.split(":")[0].strip() in kinds})
+    whole = "\n".join([platform.machine(), platform.processor(), *found])
     return hashlib.sha256(whole.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as records: nested dictionaries that JSON and TOML can hold, and back.
+"""Frozen dataclasses to nested dictionaries for JSON and TOML, and back.
 
 `from_dict(type(x), to_dict(x)) == x` for every config.
 """
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A config as JSON-ready nested dictionaries (tuples as lists)."""
+    """Config as JSON-ready nested dictionaries (tuples as lists)."""
     return {
         f.name: to_dict(v) if dataclasses.is_dataclass(v := getattr(config, f.name)) else _plain(v)
         for f in dataclasses.fields(config)
@@ -29,17 +29,16 @@ def _plain(value: Any) -> Any:
 def from_dict(
     cls: type[T], data: dict[str, Any], default: T | None = None, where: str = "config"
 ) -> T:
-    """Builds a config from nested dictionaries holding all or some of its fields.
+    """Build a config from nested dictionaries with all or some of its fields.
 
     Args:
-        cls: the dataclass to build.
-        data: field name -> value; a nested config is a dictionary of its own.
-        default: supplies the fields that `data` leaves out.
-        where: named in errors.
+        cls: dataclass to build.
+        data: field name -> value; a nested config is a dictionary.
+        default: source of the fields missing in `data`.
+        where: prefix of errors.
 
     Raises:
-        ValueError: an unknown field, a value of the wrong type, or a number that the field cannot
-            hold, named with its place.
+        ValueError: an unknown field, a wrong type, or a number out of range, with its path.
     """
     hints = typing.get_type_hints(cls)
     known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -54,7 +53,7 @@ def from_dict(
     for name, value in data.items():
         place = f"{where}.{name}"
         if dataclasses.is_dataclass(current := getattr(base, name)) and isinstance(value, dict):
-            chosen = _of_kind(hints[name], value, type(current), place)
+            chosen = _class_of(hints[name], value, type(current), place)
             changes[name] = from_dict(
                 chosen, value, current if chosen is type(current) else None, place
             )
@@ -63,17 +62,19 @@ def from_dict(
         else:
             changes[name] = _checked(value, hints[name], place)
     try:
-        if hasattr(base, "replace"):  # a class with fields that follow from others has its own
+        if hasattr(base, "replace"):  # classes with derived fields define `replace`
             return base.replace(**changes)
         return dataclasses.replace(base, **changes)  # type: ignore[type-var]
     except InvalidValueError as error:
         raise InvalidValueError(error.place, error.problem, where) from error
 
 
-def _of_kind(hint: Any, value: dict[str, Any], current: type, place: str) -> type:
-    """The dataclass that a nested dictionary is of. Where the field may hold one of several, its
-    `kind` says which, if it has one: that whose field `kind` has this default, else the one
-    without such a field; without a kind it is the class of the default."""
+def _class_of(hint: Any, value: dict[str, Any], current: type, place: str) -> type:
+    """Dataclass of a nested dictionary.
+
+    If the field allows several, `kind` in the dictionary selects the class by the default of its
+    field `kind`, or the class without that field; without `kind` it is the class of the default.
+    """
     choices = [
         arg
         for arg in typing.get_args(hint)
@@ -85,9 +86,9 @@ def _of_kind(hint: Any, value: dict[str, Any], current: type, place: str) -> typ
         next((f.default for f in dataclasses.fields(choice) if f.name == "kind"), None): choice
         for choice in choices
     }
-    if value["kind"] not in [*kinds]:  # it may be a list, which has no hash
+    if value["kind"] not in [*kinds]:  # an unhashable list is possible
         expected = ", ".join(repr(kind) for kind in kinds if kind is not None)
-        raise ValueError(f"{place}.kind: expected {expected} or none, got {value['kind']!r}")
+        raise ValueError(f"{place}.kind: expected {expected} or no kind, got {value['kind']!r}")
     return kinds[value["kind"]]
 
 
@@ -107,7 +108,7 @@ def _checked(value: Any, hint: Any, place: str) -> Any:
         try:
             return float(value)
         except OverflowError:
-            raise ValueError(f"{place}: expected a number, got one too large for it") from None
+            raise ValueError(f"{place}: expected a number, got one too large") from None
     if isinstance(value, float) and hint is int and value.is_integer():
         return int(value)
     if (

@@ -1,4 +1,4 @@
-"""Optional dependencies of the package: `install_command`, for errors that ask for one."""
+"""Optional dependencies: `install_command` for error messages."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _PLACE = Path(__file__).resolve().parents[2]
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of this package, for a POSIX shell.
+    """Command that installs an extra of this package, for a POSIX shell.
 
-    In a checkout it names the checkout's folder, so that it works in any folder without a release
-    of the package. Where the package is installed, pip takes the extra's dependencies alone.
+    In a checkout it names the checkout's folder: the package may have no release. For an installed
+    package, pip installs only the extra's dependencies.
     """
     if (_PLACE / "pyproject.toml").is_file():
         return f"pip install -e {shlex.quote(f'{_PLACE}[{extra}]')}"

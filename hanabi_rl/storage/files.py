@@ -1,4 +1,4 @@
-"""Files that survive a kill: written beside, flushed to disk, renamed into place."""
+"""Atomic files: written to a temporary file, flushed to disk, renamed into place."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ import numpy as np
 
 
 def to_json(value: Any) -> Any:
-    """The plain JSON form of `value`: NumPy and JAX arrays become numbers or lists, paths become
-    text.
+    """JSON form of `value`: arrays become numbers or lists, paths become text.
 
-    JSON has no NaN or infinity, so a float that is not finite becomes `None`.
+    JSON has no NaN or infinity, so a float that is not finite becomes None.
 
-    Raises:
-        ValueError: for a type that JSON cannot hold.
+    Raises ValueError for a type that JSON cannot hold.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -51,19 +49,18 @@ def canonical_json(value: Any) -> bytes:
 
 
 BYTE_ORDER_MARK = "\ufeff"
-"""The character that editors on Windows write before a text, and some programs before a line."""
+"""Character that Windows editors write at the start of a text, and some programs before a line."""
 MAX_NAME_BYTES = 255
-"""Of one name in a folder, on every common file system."""
+"""Maximum bytes of one name in a folder, on every common file system."""
 
 
 def is_folder_name(text: str) -> bool:
-    """True if one folder can have this name."""
+    """True if `text` is a valid name of one folder."""
     return not re.search(r"[/\0]", text) and len(text.encode()) <= MAX_NAME_BYTES
 
 
 def folder_name(text: str, content: Any) -> str:
-    """A name of one folder: what is readable of `text`, then 10 digits of the SHA-256 of `content`
-    (anything that JSON can hold), so that other content has another name.
+    """Folder name: the readable part of `text` and 10 digits of the SHA-256 of JSON `content`.
 
     `data=../a/b.json` -> `data=a-b.json-5d41402abc`
     """
@@ -74,29 +71,32 @@ def folder_name(text: str, content: Any) -> str:
 
 
 IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
-"""What plots are drawn to."""
+"""Suffixes of plot files."""
 
 
 def check_writable(flag: str, path: Path | None, suffixes: Sequence[str] = ()) -> None:
-    """Raises ValueError where nothing can be written to `path`, a file that ends in one of
-    `suffixes` or, without any, a folder, either of which may be there or not: said before hours of
-    work, not after them. None is no place at all, and right."""
+    """Raise ValueError before hours of work if `path` cannot be written; None passes.
+
+    Args:
+        path: file that ends in one of `suffixes` or, without `suffixes`, a folder; either may
+            exist.
+    """
     if path is None:
         return
     if suffixes and (path.suffix not in suffixes or path.is_dir()):
         got = f"{path}, a folder" if path.is_dir() else path
         raise ValueError(f"{flag}: expected a file ending in {', '.join(suffixes)}, got {got}")
     folder = path.parent if suffixes else path
-    there = next(place for place in (folder, *folder.parents) if place.exists())
-    try:  # what permissions say is not enough: /proc lets root write, and takes nothing
-        tempfile.TemporaryFile(dir=there).close()
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    try:  # permissions are not enough: root may write to /proc, which accepts no files
+        tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
-        raise ValueError(f"{flag}: expected a place that can be written to, got {path}") from error
+        raise ValueError(f"{flag}: cannot write to {path}") from error
 
 
 def check_readable(flag: str, path: Path, expected: str) -> None:
-    """Raises ValueError where `path` is no file to read, saying what was `expected` of `flag`."""
-    if not path.exists() or path.is_dir():  # a pipe is right: --key-file <(pass show key)
+    """Raise ValueError, with `flag` and what it `expected`, if `path` is not a file to read."""
+    if not path.exists() or path.is_dir():  # pipes are valid: --key-file <(pass show key)
         got = "a folder" if path.is_dir() else "which does not exist"
         raise ValueError(f"{flag}: expected {expected}, got {path}, {got}")
 
@@ -106,11 +106,11 @@ _FIRST_HOME = re.compile(r"(^|^--[\w.-]+=)(~[\w.-]*(?=/|$))")
 
 
 def expand_home(value: Any) -> Any:
-    """`value` with `~` and `~USER` at the start of a path as that home folder, in text and in the
-    text of lists and dictionaries: shells leave it in `--out=~/x`, and in quotes.
+    """Expand `~` and `~USER` at the start of paths, in text, lists and dictionaries.
 
-    In text without spaces a path starts at the beginning or after one of `=,+:"'[`
-    (`agent:A?partner_model=~/b`); in other text at the beginning, or after `--FLAG=`.
+    Shells leave them unexpanded in `--out=~/x` and in quotes. In text without spaces a path starts
+    at the beginning or after one of `=,+:"'[` (`agent:A?partner_model=~/b`); in other text at the
+    beginning or after `--FLAG=`.
     """
     if isinstance(value, Mapping):
         return {key: expand_home(item) for key, item in value.items()}
@@ -124,43 +124,41 @@ def expand_home(value: Any) -> Any:
 
 
 def home_path(path: str | Path) -> Path:
-    """The path with `~` and `~USER` at its start as that home folder; of an unknown user as it
-    is."""
+    """Path with `~` or `~USER` at its start expanded; an unknown user's path is unchanged."""
     return Path(os.path.expanduser(path))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replaces `path` by `text` atomically: a reader, or a kill, sees the old file or the new one,
-    never half of one."""
+    """Replace `path` atomically: readers, and a kill, see the old file or the new one."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data` atomically, as `write_text`."""
-    with atomic_replace(path) as beside:
-        beside.write_bytes(data)
+    """Replace `path` by `data` atomically, as `write_text`."""
+    with atomic_replace(path) as temporary:
+        temporary.write_bytes(data)
 
 
 @contextmanager
 def atomic_replace(path: Path) -> Iterator[Path]:
-    """Yields a place beside `path` to write a file to, which then takes the place of `path`,
-    atomically. After an error (a full disk) nothing of it is left."""
-    beside = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")  # of this thread alone
+    """Yield a temporary path for a file that then replaces `path` atomically. After an error (full
+    disk) the temporary file is removed."""
+    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")  # unique per thread
     try:
-        yield beside
-        fsync_path(beside)
-        beside.replace(path)
+        yield temporary
+        fsync_path(temporary)
+        temporary.replace(path)
     except Exception:
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
     fsync_path(path.parent)
 
 
 def open_text(path: Path) -> TextIO:
-    """Open a text file that people may have edited: UTF-8, or UTF-16 with a byte order mark.
+    """Open a text file that may have been edited by hand: UTF-8, or UTF-16 with a byte order mark.
 
-    Editors on Windows begin a file with a byte order mark, which is not part of the text.
+    Windows editors start a file with a byte order mark, which is not part of the text.
 
     Raises:
         OSError: the file cannot be opened.
@@ -176,45 +174,45 @@ def open_text(path: Path) -> TextIO:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file that people may have edited, see `open_text`."""
+    """Read a text file, see `open_text`."""
     with open_text(path) as file:
         return file.read()
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file, with home folders for `~` (`expand_home`).
+    """Read a TOML file and expand `~` (`expand_home`).
 
     Raises:
-        ValueError: the file, named, is not TOML.
-        FileNotFoundError: there is no such file.
+        ValueError: the content is not TOML; names the file.
+        FileNotFoundError: the file is missing.
     """
     try:
         content: dict[str, Any] = expand_home(tomllib.loads(read_text(path)))
         return content
-    except (ValueError, RecursionError) as error:  # TOML's and Unicode's errors name no file
+    except (ValueError, RecursionError) as error:  # the original errors do not name the file
         raise ValueError(f"{path}: expected TOML: {error}") from error
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes `to_json(value)` to `path` atomically, indented, keys in the order given."""
+    """Write `to_json(value)` to `path` atomically, indented, in the order of its keys."""
     write_text(path, json.dumps(to_json(value), indent=2, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file.
+    """Read a JSON file.
 
     Raises:
-        ValueError: naming the file, where it is no JSON.
-        FileNotFoundError: where there is none.
+        ValueError: the content is not JSON; names the file.
+        FileNotFoundError: the file is missing.
     """
     try:
         return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:  # json's and Unicode's errors name no file
+    except (ValueError, RecursionError) as error:  # the original errors do not name the file
         raise ValueError(f"{path} is not valid JSON: {error}") from error
 
 
 def fsync_path(path: Path) -> None:
-    """Flushes one file, or one folder's list of names, to disk."""
+    """Flush one file, or one folder's list of names, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -223,8 +221,7 @@ def fsync_path(path: Path) -> None:
 
 
 def fsync_tree(folder: Path) -> None:
-    """Flushes every file and folder under `folder` to disk, and the name of `folder` in its
-    parent."""
+    """Flush all files and folders under `folder` to disk, and its name in the parent folder."""
     for root, _, names in os.walk(folder):
         for name in names:
             fsync_path(Path(root, name))
@@ -233,8 +230,7 @@ def fsync_tree(folder: Path) -> None:
 
 
 def remove_partial_writes(folder: Path) -> None:
-    """Removes from `folder`, and from the folders in it, what a kill left of atomic writes. Nobody
-    else may be writing there."""
+    """Remove partial atomic writes after a kill, recursively. No other process may write there."""
     for path in list(folder.rglob(".*.tmp")):
         if path.is_dir():
             shutil.rmtree(path)

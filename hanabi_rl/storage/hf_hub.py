@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: the files of a repository listed, fetched into its cache, and put there."""
+"""Hugging Face Hub: list, download and upload the files of a repository."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The Hub's client without its warnings, of which each of its retries is several lines: our
-    errors say once what is wrong."""
-    from huggingface_hub.utils import logging  # slow to import, as all of the library
+    """Silence the Hub client's warnings, several lines per retry; errors here report the
+    problem."""
+    from huggingface_hub.utils import logging  # slow to import, like the whole library
 
     before = logging.get_verbosity()
     logging.set_verbosity_error()
@@ -37,23 +37,24 @@ def download_file(
     dest: str | Path | None = None,
     then: str,
 ) -> Path:
-    """Fetches one file of a repository on the Hub into the folder `dest`, or into the Hub's own
-    cache, where it is found again without a connection.
+    """Download one file of a Hub repository into the folder `dest`, or into the Hub's cache.
+
+    A cached file is found without a connection.
 
     Args:
         repository: OWNER/NAME.
-        name: the file's path in it.
-        kind: of repository.
-        revision: a branch, a tag or a commit; None is the main branch.
-        dest: a folder.
-        then: what to do with the file once it was fetched by hand, for the error.
+        name: path of the file in the repository.
+        kind: type of repository.
+        revision: branch, tag or commit; None: main branch.
+        dest: folder.
+        then: what to do with a manually downloaded file, for the error.
 
     Raises:
-        ValueError: there is no such repository, revision or file.
+        ValueError: the repository, revision or file does not exist.
         PermissionError: the repository is gated.
-        ConnectionError: it cannot be had: what was tried, and how to fetch it by hand.
+        ConnectionError: the download failed; the message has the manual steps.
     """
-    # Slow to import, and only these functions need it.
+    # slow to import
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -67,19 +68,19 @@ def download_file(
                 local_dir=None if dest is None else str(dest),
             )
         )
-    except Exception as error:  # the hub raises a dozen types of its own and of its HTTP client's
+    # the client raises a dozen types, its own and those of its HTTP client
+    except Exception as error:
         page = _page(repository, kind)
         if refused := _refusal(error, repository, kind, revision):
             raise refused from error
         if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
-            there = ", ".join(list_files(repository, kind=kind, revision=revision)) or "none"
-            raise ValueError(f"{page}: expected a file {name}; its files: {there}") from error
-        command = _by_hand(f"{repository} {name}", kind, revision)
+            files = ", ".join(list_files(repository, kind=kind, revision=revision)) or "none"
+            raise ValueError(f"{page}: expected a file {name}; its files: {files}") from error
+        command = _download_command(f"{repository} {name}", kind, revision)
         raise ConnectionError(
-            f"could not fetch {name} from {page} ({type(error).__name__}: {error}). Fetch it "
-            "where there is a "
-            f"connection, from {page}/tree/{revision or 'main'} or with '{command} --local-dir "
-            f"{dest or '.'}', and {then}"
+            f"could not download {name} from {page} ({type(error).__name__}: {error}). Download it "
+            f"with a connection, from {page}/tree/{revision or 'main'} or with '{command} "
+            f"--local-dir {dest or '.'}', and {then}"
         ) from error
 
 
@@ -87,11 +88,11 @@ def download_file(
 def list_files(
     repository: str, *, kind: Kind = "model", revision: str | None = None
 ) -> tuple[str, ...]:
-    """The paths of a repository's files, sorted; without a connection, of those in the cache.
+    """Paths of a repository's files, sorted; without a connection, those in the cache.
 
     Raises:
         ValueError, PermissionError: as `download_file`.
-        ConnectionError: there is no connection, and nothing of it is in the cache.
+        ConnectionError: no connection, and none of the files is cached.
     """
     from huggingface_hub import HfApi
 
@@ -104,39 +105,35 @@ def list_files(
             return cached
         raise ConnectionError(
             f"could not list the files of {_page(repository, kind)} "
-            f"({type(error).__name__}: {error}), and none of it is in the Hub's cache on this "
-            f"machine; fetch it where there is a connection: "
-            f"'{_by_hand(repository, kind, revision)}'"
+            f"({type(error).__name__}: {error}), and this machine's Hub cache has none of them; "
+            f"download it with a connection: '{_download_command(repository, kind, revision)}'"
         ) from error
 
 
 def check_logged_in() -> None:
-    """Raises PermissionError where no token of the Hub is on this machine."""
+    """Raise PermissionError if this machine has no token for the Hub."""
     from huggingface_hub import get_token
 
     if get_token() is None:
-        raise PermissionError(f"--push: no token of the Hugging Face Hub here: {LOG_IN}")
+        raise PermissionError(f"--push: no token for the Hugging Face Hub: {LOG_IN}")
 
 
 @_quiet()
 def upload_files(
     repository: str, files: Mapping[str, bytes | Edit], *, private: bool, message: str
 ) -> str:
-    """Commits files to a repository of models, which is made where there is none.
+    """Commit files to a model repository, created if missing; return the commit's URL.
 
     Args:
         repository: OWNER/NAME.
-        files: path in the repository -> content, or a function of the content that is there.
-        private: make it for its owner alone; one that is there must be so already.
-        message: of the commit.
-
-    Returns:
-        The address of the commit.
+        files: path in the repository -> content, or a function of the current content.
+        private: create a private repository; an existing one must be private.
+        message: commit message.
 
     Raises:
-        ValueError: the repository is there and public, and `private` was asked for; or from a
-            function in `files`. Nothing is written.
-        PermissionError: nobody is logged in, or may not write there.
+        ValueError: `private`, but the repository is public; or raised by a function in `files`.
+            Nothing is written.
+        PermissionError: not logged in, or no write access.
         ConnectionError: the Hub cannot be reached.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
@@ -147,7 +144,7 @@ def upload_files(
         public = private and not api.model_info(repository).private
     if public:
         raise ValueError(
-            f"expected a private repository, got {page}, which is public: nothing was written"
+            f"expected a private repository, got {page}, which is public; nothing was written"
         )
     operations = []
     for path, content in files.items():
@@ -162,7 +159,7 @@ def upload_files(
 
 @contextmanager
 def _writing(repository: str) -> Iterator[None]:
-    """Turns what the Hub's client raises into the errors of `upload_files`."""
+    """Convert the Hub client's errors to those of `upload_files`."""
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
 
     page = _page(repository, "model")
@@ -172,7 +169,7 @@ def _writing(repository: str) -> Iterator[None]:
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
         if isinstance(error, LocalTokenNotFoundError) or status in (401, 403):
             raise PermissionError(
-                f"could not write to {page} ({error}): {LOG_IN}, with a token that may write there"
+                f"could not write to {page} ({error}): {LOG_IN}, with write access"
             ) from error
         if refused := _refusal(error, repository, "model"):
             raise refused from error
@@ -182,12 +179,12 @@ def _writing(repository: str) -> Iterator[None]:
 
 
 def _current(api: Any, repository: str, path: str) -> bytes | None:
-    """The newest content of a file in a repository of models; None if it is missing."""
+    """Newest content of a file in a model repository; None if it is missing."""
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     try:
         return Path(api.hf_hub_download(repository, path, force_download=True)).read_bytes()
-    except LocalEntryNotFoundError:  # an EntryNotFoundError, but the Hub was not reached
+    except LocalEntryNotFoundError:  # a subclass of EntryNotFoundError, but the Hub was not reached
         raise
     except EntryNotFoundError:
         return None
@@ -196,26 +193,26 @@ def _current(api: Any, repository: str, path: str) -> bytes | None:
 def _refusal(
     error: Exception, repository: str, kind: Kind, revision: str | None = None
 ) -> Exception | None:
-    """The error to raise where the Hub answered, and the answer was no; else None."""
+    """Error for a request that the Hub refused; None for other errors."""
     from huggingface_hub import errors
 
     page = _page(repository, kind)
     if isinstance(error, errors.GatedRepoError):
-        return PermissionError(f"{page} is gated: ask for access on that page, then {LOG_IN}")
+        return PermissionError(f"{page} is gated: request access on that page, then {LOG_IN}")
     if isinstance(error, errors.RepositoryNotFoundError):
         return ValueError(
-            f"expected a repository that exists and that you may read, got {page}; if it is "
-            f"private, {LOG_IN}"
+            f"expected an existing repository with read access, got {page}; if it is private, "
+            f"{LOG_IN}"
         )
     if isinstance(error, errors.RevisionNotFoundError):
-        return ValueError(f"{page}: expected a branch, a tag or a commit of it, got {revision!r}")
+        return ValueError(f"{page}: expected a branch, tag or commit of it, got {revision!r}")
     if isinstance(error, errors.HFValidationError):
         return ValueError(f"expected a repository OWNER/NAME, got {repository!r}")
     return None
 
 
 def _cached_files(repository: str, kind: Kind, revision: str) -> tuple[str, ...]:
-    """What the cache has of a revision: the paths of its files, sorted."""
+    """Sorted paths of the cached files of a revision."""
     from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
@@ -239,7 +236,6 @@ def _page(repository: str, kind: Kind) -> str:
     return f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{repository}"
 
 
-def _by_hand(what: str, kind: Kind, revision: str | None) -> str:
-    return f"hf download {what} --repo-type {kind}" + (
-        f" --revision {revision}" if revision else ""
-    )
+def _download_command(target: str, kind: Kind, revision: str | None) -> str:
+    option = f" --revision {revision}" if revision else ""
+    return f"hf download {target} --repo-type {kind}{option}"

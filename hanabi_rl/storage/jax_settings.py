@@ -1,10 +1,10 @@
-"""JAX settings that results depend on, held at our values whatever a user or library has set.
+"""JAX settings that change results, fixed here whatever the user or a library has set.
 
-`JAX_ENABLE_X64`, `JAX_NUMPY_RANK_PROMOTION` and `JAX_NUMPY_DTYPE_PROMOTION` refuse or widen our
-arrays. `JAX_DISABLE_JIT` refuses indices that compiled code drops. `JAX_DEFAULT_PRNG_IMPL` and
-`JAX_THREEFRY_PARTITIONABLE` change every random number. A program sets them for its process
-(`hold_settings`). A public function sets them while it runs, and the caller's own are back
-afterwards (`with_our_settings`). Other settings apply as they are.
+`JAX_ENABLE_X64`, `JAX_NUMPY_RANK_PROMOTION` and `JAX_NUMPY_DTYPE_PROMOTION` reject or widen arrays.
+`JAX_DISABLE_JIT` rejects indices that compiled code drops. `JAX_DEFAULT_PRNG_IMPL` and
+`JAX_THREEFRY_PARTITIONABLE` change all random numbers. A program fixes them for its process
+(`hold_settings`). A public function fixes them while it runs and then restores the caller's
+(`with_our_settings`). All other settings apply unchanged.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ OURS: dict[str, Any] = {
     "jax_threefry_partitionable": True,
     _PRNG: "threefry2x32",
 }
-"""Setting -> our value, JAX's default. `jax.NAME(value)`, without `jax_`, is its context."""
+"""Setting -> fixed value, JAX's default. `jax.NAME(value)`, without `jax_`, is its context."""
 OF_PROGRAMS: dict[str, Any] = {"jax_random_seed_offset": 0, "jax_high_dynamic_range_gumbel": False}
-"""Settings of random numbers without a public context: held by programs alone."""
+"""Settings of random numbers without a public context: fixed only by programs."""
 
 
 def hold_settings() -> None:
-    """Set our values for this process and its children. JAX need not be imported yet."""
+    """Fix the settings for this process and its children, before or after JAX is imported."""
     for name, ours in {**OURS, **OF_PROGRAMS}.items():
         if (variable := name.upper()) in os.environ:
             os.environ[variable] = str(ours)
@@ -43,16 +43,16 @@ def hold_settings() -> None:
 
 @contextmanager
 def our_settings(*, prng: bool = True) -> Iterator[None]:
-    """Our values in this thread.
+    """Context with the fixed settings, in this thread.
 
     Args:
-        prng: False keeps the caller's default kind of random key, which its raw keys are of.
+        prng: False keeps the caller's default PRNG implementation, which its raw keys use.
     """
     import jax
 
     with ExitStack() as stack:
         for name, ours in OURS.items():
-            # entered only where it differs: a context is part of the key of compiled functions
+            # only where it differs: a context is part of the key of compiled functions
             if _value(name) != ours and (prng or name != _PRNG):
                 stack.enter_context(getattr(jax, name.removeprefix("jax_"))(ours))
         yield
@@ -67,11 +67,11 @@ def with_our_settings(function: None = None, *, prng: bool = False) -> Callable[
 
 
 def with_our_settings(function: Any = None, *, prng: bool = False) -> Any:
-    """Decorator: run `function` with `our_settings`, its arrays of 64 bits cut to 32.
+    """Decorator: run `function` with `our_settings`, its 64-bit arrays cut to 32 bits.
 
     Args:
-        function: a function, or a method of an environment or policy.
-        prng: True for a function that makes its own random keys.
+        function: function, or method of an environment or policy.
+        prng: True for a function that creates its own random keys.
     """
     if function is None:
         return functools.partial(with_our_settings, prng=prng)
@@ -88,7 +88,7 @@ def with_our_settings(function: Any = None, *, prng: bool = False) -> Any:
 
 
 def hold_methods(cls: type, *names: str, prng: bool = False) -> None:
-    """Decorate those methods that `cls` defines itself with `with_our_settings`."""
+    """Decorate the methods that `cls` itself defines with `with_our_settings`."""
     for name in names:
         if name in vars(cls):
             setattr(cls, name, with_our_settings(vars(cls)[name], prng=prng))

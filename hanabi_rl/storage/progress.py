@@ -1,4 +1,4 @@
-"""How far something that takes long has come, on the terminal."""
+"""Progress of long computations, on the terminal."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import ClassVar, TextIO
 from tqdm import tqdm
 
 SOON_S = 4.0
-"""Measuring that takes less than this time shows no progress."""
-_DRAWN_S = 0.1  # min seconds between two drawings of a bar
+"""Evaluations shorter than this show no progress."""
+_DRAWN_S = 0.1  # min seconds between two redraws of a bar
 _COMPILING = (
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
     "/jax/core/compile/backend_compile_duration",
@@ -19,21 +19,21 @@ _COMPILING = (
 
 
 class _Compilation:
-    """Seconds that JAX has spent compiling in this process, as far as it was listened to."""
+    """Seconds that JAX has spent compiling in this process since `listen`."""
 
     def __init__(self) -> None:
-        self.seconds, self._listens = 0.0, False
+        self.seconds, self._listening = 0.0, False
 
     def listen(self) -> None:
-        """Count from here on, once JAX is loaded."""
-        if self._listens or "jax" not in sys.modules:
+        """Start counting, if JAX is loaded."""
+        if self._listening or "jax" not in sys.modules:
             return
         from jax import monitoring
 
-        self._listens = True
-        monitoring.register_event_duration_secs_listener(self._heard)
+        self._listening = True
+        monitoring.register_event_duration_secs_listener(self._add)
 
-    def _heard(self, event: str, duration_secs: float, **_: str | int) -> None:
+    def _add(self, event: str, duration_secs: float, **_: str | int) -> None:
         if event in _COMPILING:
             self.seconds += duration_secs
 
@@ -42,25 +42,24 @@ _compilation = _Compilation()
 
 
 class Progress:
-    """Progress on stderr with rate and time left: a bar, or a plain line every `interval_s` seconds
-    where stderr is no terminal.
+    """Progress on stderr with rate and time left: a bar, or plain lines if stderr is no terminal.
 
         with Progress("BC", total=70, unit="epochs") as progress:
             progress.update(epoch, accuracy=0.41)
 
-    The rate is measured from the first update on, and leaves out the time that JAX compiles. A
-    plain line comes without an update too, as the first one may take minutes. Of several that are
-    open, one in another, only the last writes such lines.
+    The rate is measured from the first update, without JAX's compile time. Plain lines also appear
+    without updates, because the first one may take minutes. Only the innermost open Progress writes
+    them.
 
     Args:
-        title: what is progressing.
-        total: the position at which it is done.
-        unit: what is counted, in the plural.
-        initial: the position it starts from (a resumed run).
+        title: name of the computation.
+        total: final position.
+        unit: unit of positions, in the plural.
+        initial: first position (of a resumed run).
         interval_s: min seconds between two plain lines.
-        stream: where to write; stderr by default.
-        quiet_s: seconds in which nothing is written. Inside another Progress with such a time
-            nothing is written at all, and the bar disappears at the end.
+        stream: output stream; stderr by default.
+        quiet_s: initial seconds without output. Inside another Progress with such a time there is
+            no output; a bar disappears at the end.
     """
 
     _open: ClassVar[list[Progress]] = []
@@ -79,33 +78,33 @@ class Progress:
         self._title, self._total, self._unit, self._interval_s = title, total, unit, interval_s
         self._stream = stream or sys.stderr
         self._quiet_s = quiet_s
-        self._shown = not (quiet_s and any(other._quiet_s for other in self._open))
+        self._visible = not (quiet_s and any(other._quiet_s for other in self._open))
         self._position, self._text = initial, ""
         self._since: tuple[float, float, int] | None = None
-        """What the rate is measured from: the first update, as (time, compilation, position)."""
+        """Start of the rate, the first update: (time, compilation, position)."""
         self._began = self._written_at = time.monotonic()
         self._bar: tqdm | None = None
         self._lock, self._closed = threading.Lock(), threading.Event()
         _compilation.listen()
-        if self._shown:
+        if self._visible:
             self._open.append(self)
             if self._stream.isatty() and not quiet_s:
                 self._draw()
             threading.Thread(target=self._watch, daemon=True).start()
 
-    def update(self, position: int, **shown: float | str) -> None:
-        """Moves to `position` (not by it) and shows the given values after it."""
-        if not self._shown:
+    def update(self, position: int, **values: float | str) -> None:
+        """Set the position to `position` (not by it) and the values printed after it."""
+        if not self._visible:
             return
         with self._lock:
             self._position = int(position)
-            self._text = ", ".join(f"{name} {_brief(value)}" for name, value in shown.items())
+            self._text = ", ".join(f"{name} {_brief(value)}" for name, value in values.items())
             if self._since is None:
                 self._since = (time.monotonic(), _compilation.seconds, self._position)
             self._show(self._interval_s)
 
     def _show(self, interval_s: float) -> None:
-        """Writes what there is, unless that was done less than `interval_s` ago."""
+        """Write the state, unless that was done less than `interval_s` ago."""
         now, ends = time.monotonic(), self._position >= self._total
         if now - self._began < self._quiet_s:
             return
@@ -136,32 +135,33 @@ class Progress:
             )
             self._bar.start_t -= now - self._began
         self._bar.n = self._position
-        figures = [*self._rate(now), *([self._text] if self._text else [])]
-        self._bar.set_postfix_str(", ".join(figures), refresh=False)
+        parts = [*self._rate(now), *([self._text] if self._text else [])]
+        self._bar.set_postfix_str(", ".join(parts), refresh=False)
         self._bar.refresh()
 
     def _rate(self, now: float) -> list[str]:
-        """Rate and time left; empty while they are not known."""
+        """Rate and time left; empty while unknown."""
         if self._since is None or self._position == self._since[2]:
             return []
         since, compiled, position = self._since
         elapsed, compiling = now - since, _compilation.seconds - compiled
-        working = max(elapsed - compiling, 0.1 * elapsed, 1e-9)  # JAX may compile as devices work
+        # JAX may compile while devices work
+        working = max(elapsed - compiling, 0.1 * elapsed, 1e-9)
         rate = (self._position - position) / working
-        figures = [f"{_brief(rate)} {self._unit}/s"]
+        parts = [f"{_brief(rate)} {self._unit}/s"]
         if self._position < self._total:
-            figures.append(f"{format_seconds((self._total - self._position) / rate)} left")
-        return figures
+            parts.append(f"{format_seconds((self._total - self._position) / rate)} left")
+        return parts
 
     def _watch(self) -> None:
-        """Writes without updates, until it is closed."""
+        """Write without updates until closed."""
         while not self._closed.wait(max(self._interval_s, _DRAWN_S)):
             with self._lock:
                 if not self._closed.is_set() and self._open[-1:] == [self]:
                     self._show(self._interval_s)
 
     def close(self) -> None:
-        """Leaves the bar as it stands."""
+        """Leave the bar as it is."""
         with self._lock:
             self._closed.set()
             if self in self._open:
@@ -177,7 +177,7 @@ class Progress:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration to read: `45 s`, `3 min 20 s`, `5 h 07 min`, `2 d 03 h`."""
+    """Readable duration: `45 s`, `3 min 20 s`, `5 h 07 min`, `2 d 03 h`."""
     whole = round(seconds)
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if whole < 60:

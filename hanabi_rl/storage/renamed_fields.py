@@ -1,4 +1,4 @@
-"""Config fields and values that were renamed, for runs that were saved before and for errors."""
+"""Renamed config fields and values, for loading older runs and for error messages."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ RENAMED = {
     "true_score_from": "shaping_anneal_end",
     "weights": "event_weights",
 }
-"""Old name -> new name of a field, at any depth of a config; a flag is its field with hyphens."""
+"""Old field name -> new name, at any depth of a config; a flag is its field with hyphens."""
 
 RENAMED_VALUES: dict[str, dict[str, str]] = {
     "features": {"learnt": "hint-history", "reading": "conventions"},
@@ -49,11 +49,11 @@ RENAMED_VALUES: dict[str, dict[str, str]] = {
     },
     "td_error": {"discounted": "standard"},
 }
-"""New name of a field -> old value -> new value."""
+"""New field name -> old value -> new value."""
 
 
 def with_new_names(saved: dict[str, Any]) -> dict[str, Any]:
-    """Return a saved config with today's names of fields and values, at every depth."""
+    """Saved config with current names of fields and values, at every depth."""
     renamed: dict[str, Any] = {}
     for name, value in saved.items():
         new = RENAMED.get(name, name)
@@ -66,7 +66,7 @@ def with_new_names(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_not_renamed(args: Sequence[str]) -> None:
-    """Raise ValueError for a flag by an old name: `--rematch was renamed to --rematch-prob`."""
+    """Raise ValueError for a flag with an old name: `--rematch was renamed to --rematch-prob`."""
     for flag in args:
         name, _, _ = flag.partition("=")
         prefix, dot, last = name.removeprefix("--").rpartition(".")

@@ -1,7 +1,7 @@
-"""Files of safetensors, written and read, and small trees of arrays kept as such.
+"""safetensors files, and small pytrees saved as such.
 
-No other module calls the library. It copies an array's memory, whatever the strides are, and writes
-the keys of the metadata in any order (measured on safetensors 0.8.0).
+Only this module calls the library: safetensors 0.8.0 copies an array's memory regardless of its
+strides, and writes metadata keys in arbitrary order.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ DTYPES = {
     **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
     "C64": "complex64",
 }
-"""The format's dtypes that NumPy has, with its names: not BF16, nor any float of 8 bits."""
+"""The format's dtypes that NumPy has, with NumPy's names: without BF16 and 8-bit floats."""
 
 _METADATA = "__metadata__"
-"""The header's key of the metadata, among those of tensors."""
+"""Header key of the metadata."""
 
 _LENGTH_BYTES = 8
-"""Bytes of the header's length at a file's start; the header is padded to a multiple of it."""
+"""Bytes of the header's length at the start of a file; the header is padded to a multiple."""
 
 
 def plain(array: Any) -> np.ndarray:
-    """Return `array` as NumPy, with the same shape, elements in C order and little-endian bytes.
+    """`array` as NumPy, same shape, C order, little-endian; not copied if it is so already.
 
-    An array that is so already is not copied. JAX arrays of any device are copied to the host.
+    JAX arrays of any device are copied to the host.
     """
     array = np.asarray(array)
     return np.asarray(array, array.dtype.newbyteorder("<"), order="C")
@@ -48,12 +48,12 @@ def write_tensors(
     """Replace `path` atomically by a file of `tensors`; equal values give equal bytes.
 
     Args:
-        path: the file to write.
+        path: output file.
         tensors: NumPy or JAX arrays by name, with any strides and byte order.
         metadata: text by name.
 
     Raises:
-        ValueError: an array of a dtype that the format or NumPy lacks, or called `__metadata__`.
+        ValueError: a dtype that the format or NumPy lacks, or the name `__metadata__`.
     """
     arrays = {name: plain(x) for name, x in tensors.items()}
     for name, array in arrays.items():
@@ -65,30 +65,26 @@ def write_tensors(
     written = memoryview(save(arrays, None if metadata is None else dict(metadata)))
     end = _LENGTH_BYTES + int.from_bytes(written[:_LENGTH_BYTES], "little")
     header = canonical_json(json.loads(bytes(written[_LENGTH_BYTES:end])))
-    header += b" " * (-len(header) % _LENGTH_BYTES)  # tensors begin where their dtypes align
-    with atomic_replace(path) as beside, beside.open("wb") as file:
+    header += b" " * (-len(header) % _LENGTH_BYTES)  # aligns the first tensor
+    with atomic_replace(path) as temporary, temporary.open("wb") as file:
         file.write(len(header).to_bytes(_LENGTH_BYTES, "little"))
         file.write(header)
         file.write(written[end:])
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The tensors of a file by name, and its metadata.
-
-    Raises:
-        ValueError: it cannot be read, or holds a tensor of a dtype that NumPy lacks; without the
-            file's name.
-    """
+    """Tensors of a file by name, and its metadata. Raises ValueError, without the file's name, for
+    an unreadable file or a dtype that NumPy lacks."""
     return _read(path, tensors=True)
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a file alone. Raises ValueError as `read_tensors`."""
+    """Metadata of a file. Raises ValueError as `read_tensors`."""
     return _read(path, tensors=False)[1]
 
 
 def write_pytree(path: Path, tree: Any) -> None:
-    """Replace `path` by a file of the arrays of a pytree, of any dtype that JAX has but keys."""
+    """Replace `path` by a file of a pytree's arrays, of any JAX dtype except keys."""
     import jax
 
     leaves = {str(place): plain(leaf) for place, leaf in enumerate(jax.tree.leaves(tree))}
@@ -97,7 +93,7 @@ def write_pytree(path: Path, tree: Any) -> None:
 
 
 def read_pytree(path: Path, like: Any) -> Any:
-    """What `write_pytree` kept; None where there is no file, or it holds no tree like `like`."""
+    """Read `write_pytree`'s tree; None if the file is missing or not a tree like `like`."""
     import jax
 
     try:
@@ -105,25 +101,25 @@ def read_pytree(path: Path, like: Any) -> Any:
     except ValueError:
         return None
     leaves, tree = jax.tree.flatten(like)
-    kept = []
+    restored = []
     for place, leaf in enumerate(leaves):
         array = found.get(str(place))
         stored = _bits(np.empty(leaf.shape, leaf.dtype))
         if array is None or (array.shape, array.dtype) != (stored.shape, stored.dtype):
             return None
-        if dtypes.get(str(place), str(leaf.dtype)) != str(leaf.dtype):  # older files name none
+        if dtypes.get(str(place), str(leaf.dtype)) != str(leaf.dtype):  # older files lack dtypes
             return None
-        kept.append(array.view(leaf.dtype))
-    return jax.tree.unflatten(tree, kept)
+        restored.append(array.view(leaf.dtype))
+    return jax.tree.unflatten(tree, restored)
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
-    """The array, or unsigned integers of its bits if its dtype (bfloat16) is none of NumPy's."""
+    """The array, or its bits as unsigned integers if NumPy lacks the dtype (bfloat16)."""
     return array.view(f"u{array.itemsize}") if array.dtype.kind == "V" else array
 
 
 def _read(path: Path, tensors: bool) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    # The library raises errors of its own, the system's, and whatever NumPy raises of a dtype.
+    # the library raises its own errors, the system's and NumPy's
     try:
         with safe_open(path, framework="numpy") as file:
             found = {}

@@ -1,9 +1,8 @@
-"""Which numbers a field of a config, or an argument of a command, may hold.
+"""Valid values of config fields and command arguments.
 
-A range stands where the number is declared, `lr: Annotated[float, Range(...)]`; what declares none
-must be finite, and of whole numbers fit into 32 bits. So every number is checked before anything
-is computed with it or written; and every other field for being of its type, as configs are made in
-Python too.
+A range is part of the declaration, `lr: Annotated[float, Range(...)]`. Numbers without one must be
+finite, whole numbers also within 32 bits. All values are checked, types included, before anything
+is computed or written; configs may be made in Python too.
 """
 
 from __future__ import annotations
@@ -22,14 +21,13 @@ import numpy as np
 F = TypeVar("F", bound=Callable[..., Any])
 
 INT32_MAX = 2**31 - 1
-"""The largest whole number of 32 bits with a sign."""
+"""Largest signed 32-bit integer."""
 MAX_EXACT_INT = 2**53
-"""Up to here every whole number is a float too."""
+"""Up to here every whole number is a float."""
 
 
 class InvalidValueError(ValueError):
-    """A value, most often a number, that its field or flag cannot hold: `place` (dots for nesting),
-    and what was expected and got."""
+    """A value that its field or flag cannot hold: `place` (dots for nesting) and `problem`."""
 
     def __init__(self, place: str, problem: str, where: str | None = None) -> None:
         self.place, self.problem = place, problem
@@ -39,18 +37,17 @@ class InvalidValueError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """From `low` to `high`, both included unless they are `exclusive_low` or `exclusive_high` what
-    is allowed."""
+    """Valid range from `low` to `high`, both included by default."""
 
     low: float = -math.inf
     high: float = math.inf
     exclusive_low: bool = False
-    """More than `low`, not `low` itself."""
+    """Exclude `low`."""
     exclusive_high: bool = False
-    """Less than `high`, not `high` itself."""
+    """Exclude `high`."""
 
     def contains(self, value: float) -> bool:
-        """Whether a finite `value` is in the range."""
+        """True if a finite `value` is in the range."""
         lowest = self.low < value if self.exclusive_low else self.low <= value
         return lowest and (value < self.high if self.exclusive_high else value <= self.high)
 
@@ -70,14 +67,13 @@ class Range:
 
 
 Seed = Annotated[int, Range(0, 2**32 - 1)]
-"""Of random numbers. JAX takes its lowest 32 bits: any other number is one of these again."""
+"""Seed of random numbers; JAX uses only the lowest 32 bits of a number."""
 BoundedCount = Annotated[int, Range(1, 10_000_000)]
-"""Of games, decks or runs; ten million games are held in memory."""
+"""Number of games, decks or runs; ten million games fit into memory."""
 PositiveInt = Annotated[int, Range(1, INT32_MAX)]
-"""At least one of something."""
 UnitInterval = Annotated[float, Range(0.0, 1.0)]
 NonNegative = Annotated[float, Range(0.0, 1e6)]
-"""Of a term of a loss or a return."""
+"""Weight of a term of a loss or a return."""
 LearningRate = Annotated[float, Range(0.0, 10.0)]
 Seconds = Annotated[float, Range(0.0, 1e6)]
 Port = Annotated[int, Range(0, 65535)]
@@ -86,8 +82,7 @@ _DEFAULT = {int: Range(-INT32_MAX - 1, INT32_MAX), float: Range()}
 
 
 def validate_fields(config: Any) -> None:
-    """Raises OutOfRangeError for the first value in `config`, a dataclass, or in a dataclass in it,
-    that is not of the type of its field, or a number that is not in its range."""
+    """Raise InvalidValueError for the first invalid value in a dataclass, nested ones included."""
     _check_fields(config, "")
 
 
@@ -96,19 +91,19 @@ def _check_fields(config: Any, prefix: str) -> None:
     hints = _hints(cls)
     for field in dataclasses.fields(config):
         value, hint, place = getattr(config, field.name), hints[field.name], prefix + field.name
-        if not _is_of(value, hint):
-            raise InvalidValueError(place, f"expected {_said(hint)}, got {value!r}")
+        if not _has_type(value, hint):
+            raise InvalidValueError(place, f"expected {_type_text(hint)}, got {value!r}")
         _check(value, hint, place)
 
 
 def validate_arguments(function: F) -> F:
-    """`function`, whose arguments are checked as `validate_fields` checks fields before it runs."""
+    """Decorator: check the arguments of `function` as `validate_fields` checks fields."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         hints = typing.get_type_hints(function, include_extras=True)
-        given = inspect.signature(function).bind(*args, **kwargs).arguments
-        for name, value in given.items():
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+        for name, value in bound.items():
             _check(value, hints.get(name, Any), name)
         return function(*args, **kwargs)
 
@@ -133,16 +128,16 @@ def _check(value: Any, hint: Any, place: str) -> None:
 
 def _check_number(value: float, hint: Any, place: str) -> None:
     kind, allowed = _number(hint) or (type(value), _DEFAULT[type(value)])
-    what = "a whole number" if kind is int else "a number"
+    noun = "a whole number" if kind is int else "a number"
     whole = kind is not int or isinstance(value, int)
-    finite = isinstance(value, int) or math.isfinite(value)  # a whole number may be no float
+    finite = isinstance(value, int) or math.isfinite(value)  # a large whole number is not a float
     if not (finite and whole and allowed.contains(value)):
-        expected = f"{what} {allowed}".rstrip() if whole else what
+        expected = f"{noun} {allowed}".rstrip() if whole else noun
         raise InvalidValueError(place, f"expected {expected}, got {plain_number(value)}")
 
 
 def _number(hint: Any) -> tuple[type, Range] | None:
-    """Which kind of number a type holds, alone, in a tuple or beside None, and its range."""
+    """Type of number in a hint (directly, in a tuple or with None) and its range."""
     if hint in _DEFAULT:
         return hint, _DEFAULT[hint]
     found = next(filter(None, map(_number, typing.get_args(hint))), None)
@@ -150,42 +145,42 @@ def _number(hint: Any) -> tuple[type, Range] | None:
     return (found[0], ranges[-1]) if found and ranges else found
 
 
-def _is_of(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type. A whole number is a float too, a list a tuple, and a float may
-    be a whole number: `_check_number` says whether it is."""
+def _has_type(value: Any, hint: Any) -> bool:
+    """True if a value has a type. Whole numbers pass as floats, lists as tuples, and floats as
+    whole numbers, which `_check_number` checks."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return _is_of(value, args[0])
+        return _has_type(value, args[0])
     if origin in (typing.Union, types.UnionType):
-        return any(_is_of(value, each) for each in args)
+        return any(_has_type(value, each) for each in args)
     if origin is Literal:
         return value in args
     if origin is tuple:
         if not isinstance(value, tuple | list):
             return False
         within = args[:1] * len(value) if args[1:] == (...,) else args
-        return len(value) == len(within) and all(map(_is_of, value, within))
+        return len(value) == len(within) and all(map(_has_type, value, within))
     if hint in _DEFAULT:
         return isinstance(value, int | float | np.number) and not isinstance(value, bool)
     return not isinstance(hint, type) or isinstance(value, hint)
 
 
-def _said(hint: Any) -> str:
-    """A type in words."""
+def _type_text(hint: Any) -> str:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        return _said(args[0])
+        return _type_text(args[0])
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(map(_said, args))
+        return " or ".join(map(_type_text, args))
     if origin is Literal:
         return f"one of {', '.join(map(repr, args))}"
     if origin is tuple:
-        return f"a tuple of {_said(args[0])}"
+        return f"a tuple of {_type_text(args[0])}"
     words = {int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
     return words.get(hint, getattr(hint, "__name__", str(hint)))
 
 
 def plain_number(value: float) -> str:
-    """A number with all its digits, so that an error never shows the bound that it missed."""
+    """A number with all its digits: an error must not show a rounded value that satisfies the
+    bound."""
     whole = isinstance(value, int) or (value.is_integer() and abs(value) < MAX_EXACT_INT)
     return f"{int(value):,}" if whole else repr(float(value))

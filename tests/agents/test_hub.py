@@ -129,11 +129,11 @@ def answer(status: int) -> Any:
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
-        (GatedRepoError, PermissionError, "me/a is gated: ask for access .* `hf auth login`"),
-        (RepositoryNotFoundError, ValueError, "expected a repository that exists .*me/a; if"),
-        (RevisionNotFoundError, ValueError, "me/a: expected a branch, a tag or .* got 'v9'"),
+        (GatedRepoError, PermissionError, "me/a is gated: request access .* `hf auth login`"),
+        (RepositoryNotFoundError, ValueError, "expected an existing repository .*me/a; if"),
+        (RevisionNotFoundError, ValueError, "me/a: expected a branch, tag or .* got 'v9'"),
         (RemoteEntryNotFoundError, ValueError, r"expected a file x.safetensors; its files: a, b"),
-        (HfHubHTTPError, ConnectionError, "could not fetch x.safetensors from .*name its local"),
+        (HfHubHTTPError, ConnectionError, "could not download x.safetensors from .*name its local"),
     ],
 )
 def test_hub_errors_are_translated(
@@ -189,7 +189,7 @@ def test_missing_token_fails_before_evaluation(
     with pytest.raises(SystemExit):
         main(["export", str(exported), "--push", "me/anyone"])
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("hanabi-rl: --push: no token of the Hugging Face Hub here: log in with")
+    assert line.startswith("hanabi-rl: --push: no token for the Hugging Face Hub: log in with")
 
 
 class Hub:

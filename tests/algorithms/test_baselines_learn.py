@@ -1,4 +1,4 @@
-"""BR-BC and Other-Play on the small game: each learns what sets it apart from self-play."""
+"""BR-BC and Other-Play on the small game: each learns what distinguishes it from self-play."""
 
 from typing import Any
 
@@ -44,12 +44,12 @@ def trained(
         lr_schedule="linear",
     ).config
     ppo = PPO(config, NETWORK, sample_episode=draw_episode)
-    given = TrainContext(partners=partner)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(seed), given)
+    context = TrainContext(partners=partner)
+    learner, actors = jax.jit(ppo.init)(jax.random.key(seed), context)
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
-    given, update = parallel.replicate(given), ppo.compile_update()
+    context, update = parallel.replicate(context), ppo.compile_update()
     for _ in range(updates):
-        learner, actors, metrics = update(learner, actors, given)
+        learner, actors, metrics = update(learner, actors, context)
     assert all(np.isfinite(float(value)) for value in metrics.values())
     return NetworkPolicy(
         params=parallel.fetch(learner.params["actor"]), rules=ppo.env.rules, network=NETWORK
@@ -61,8 +61,8 @@ def ippo() -> NetworkPolicy:
     return trained(make_ppo, self_play)
 
 
-def test_other_plays_policy_does_not_mind_other_names_for_the_colors(ippo: NetworkPolicy) -> None:
-    """Had its colour hints been played in the wrong colours it would not have learnt either."""
+def test_other_play_ignores_color_permutation(ippo: NetworkPolicy) -> None:
+    """If its colour hints were played in the wrong colours, it would not learn either."""
     policy = trained(make_ppo, renamed_colors(ippo.rules))
     own = evaluate_selfplay(policy, GAMES).summary.mean.mean
     swapped = evaluate_pair(
@@ -71,11 +71,10 @@ def test_other_plays_policy_does_not_mind_other_names_for_the_colors(ippo: Netwo
     assert own > 3.5 and own - swapped < 0.15
 
 
-def test_a_best_response_plays_better_with_the_clone_than_self_play_does(
+def test_best_response_beats_self_play_with_clone(
     ippo: NetworkPolicy,
 ) -> None:
-    """The partner has hardly been trained and plays badly: what self-play has learnt is of less use
-    with it."""
+    """The partner is hardly trained and plays badly: self-play conventions help less with it."""
     clone = trained(make_ppo, self_play, seed=1, updates=6)
     response = trained(make_ppo, mixed_lineups(2, 0, UPDATES * 128 * 16), clone)
     with_clone = {

@@ -1,5 +1,4 @@
-"""Behavioural cloning: what counts in the loss, colour permutations, the schedule, and that it
-learns."""
+"""Behavioural cloning: loss, colour permutations, schedule, learning."""
 
 import dataclasses
 from collections.abc import Callable
@@ -36,13 +35,13 @@ TRAINING = BCTrainConfig(
 
 class Learner(NamedTuple):
     bc: BC
-    games: Games  # 240 of the teacher's; seat 1 is not human in every fourth game
+    games: Games  # 240 games of the teacher; seat 1 is not human in every fourth game
     examples: GameDataset
     compiled: Callable[..., tuple[BCState, dict[str, jax.Array]]]
     init: Callable[[jax.Array], BCState]
 
     def fresh(self) -> BCState:
-        """The state before training; a new copy each time, as `update` donates it."""
+        """The state before training; a new copy each time, because `update` donates it."""
         return parallel.replicate(self.init(jax.random.key(0)))
 
     def update(self, state: BCState, batch: Batch) -> tuple[BCState, dict[str, jax.Array]]:
@@ -92,31 +91,28 @@ def trained(learner: Learner) -> Trained:
     return Trained(state, accuracy, compiled)
 
 
-def test_a_clone_learns_its_teacher(trained: Trained, learner: Learner) -> None:
+def test_clone_learns_teacher(trained: Trained, learner: Learner) -> None:
     actions = learner.games.actions[learner.games.actions != TINY.noop]
     most_frequent = np.bincount(actions).max() / len(actions)
     assert most_frequent < 0.5 and trained.accuracy[0] < 0.75
     assert trained.accuracy[-1] > 0.93
 
 
-def test_an_update_is_compiled_at_most_once(trained: Trained) -> None:
+def test_update_compiles_at_most_once(trained: Trained) -> None:
     assert trained.compiled[0] <= 1 and not any(trained.compiled[1:])
     assert not any(getattr(leaf, "weak_type", False) for leaf in jax.tree.leaves(trained.state))
 
 
 def last_batch(learner: Learner) -> Batch:
-    """The last batch of an epoch: 16 games, and 16 rows of filling (game 0 at weight 0)."""
+    """The last batch of an epoch: 16 games, and 16 padding rows (game 0 at weight 0)."""
     batch = list(BatchLoader(len(learner.games), TRAINING.batch_size, seed=0).rest_of_epoch())[-1]
     assert batch.weight.sum() == 16
     return batch
 
 
 @pytest.mark.parametrize("permute_colors", [False, True])
-def test_the_loss_is_the_cross_entropy_of_human_decisions(
-    learner: Learner, permute_colors: bool
-) -> None:
-    """Known fault of published trainers: a loss divided by idle turns as well, unlike the accuracy
-    beside it."""
+def test_loss_is_cross_entropy_of_human_decisions(learner: Learner, permute_colors: bool) -> None:
+    """Known fault of published trainers: a loss divided by idle turns too, unlike the accuracy."""
     batch, data = last_batch(learner), learner.examples
     if not permute_colors:
         data = data.replace(color_key=None)
@@ -129,7 +125,7 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(
         for x in (examples.legal, examples.action, examples.decision)
     )
 
-    # Whose move is counted, from the recorded games alone.
+    # the current player, from the recorded games
     turn = np.arange(steps)[:, None, None]
     played = turn < learner.games.num_actions[batch.index][None, :, None]
     moving = turn % PLAYERS == np.arange(PLAYERS)
@@ -160,10 +156,8 @@ def test_the_loss_is_the_cross_entropy_of_human_decisions(
     np.testing.assert_allclose(metrics["accuracy"], right[counted].mean(), rtol=1e-5)
 
 
-def test_microbatches_add_up_to_the_minibatch(
-    learner: Learner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """32 games at once, and two groups of 16, of which the second is filling, on a CPU."""
+def test_microbatches_sum_to_minibatch(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """32 games at once, and two groups of 16, of which the second is padding, on a CPU."""
     batch = last_batch(learner)
     groups = jax.eval_shape(lambda batch: learner.examples.microbatches(batch), batch)
     assert groups.action.shape[0] == (2 if jax.default_backend() == "cpu" else 1)
@@ -172,13 +166,13 @@ def test_microbatches_add_up_to_the_minibatch(
     at_once = learner._replace(compiled=learner.bc.compile_update())
     whole, expected = at_once.update(learner.fresh(), batch)
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-7)
-    # its moments are of the gradient
+    # moments of the gradient
     jax.tree.map(close, (parts.opt_state, found), (whole.opt_state, expected))
 
 
-def test_filling_contributes_nothing(learner: Learner) -> None:
+def test_padding_rows_contribute_zero(learner: Learner) -> None:
     batch = last_batch(learner)
-    # another game in the rows that do not count
+    # another game in the padding rows
     refilled = batch._replace(index=np.where(batch.weight > 0, batch.index, 5).astype(np.int32))
     assert not np.array_equal(refilled.index, batch.index)
     results = [learner.update(learner.fresh(), b)[0].params for b in (batch, refilled)]
@@ -200,7 +194,7 @@ def unplayed_games(num_games: int, human_seats: np.ndarray | None = None) -> Gam
     )
 
 
-def test_every_game_and_epoch_has_a_colour_permutation_of_its_own() -> None:
+def test_games_and_epochs_have_separate_permutations() -> None:
     """Known fault of published trainers: one permutation for a whole batch."""
 
     def permutations(epoch: int, index: list[int], key: int = 0) -> np.ndarray:
@@ -209,18 +203,18 @@ def test_every_game_and_epoch_has_a_colour_permutation_of_its_own() -> None:
     index = list(range(64))
     first = permutations(0, index)
     np.testing.assert_array_equal(np.sort(first, axis=1), np.tile(np.arange(5), (64, 1)))
-    assert len({tuple(row) for row in first}) > 30  # 64 draws of 120
+    assert len({tuple(row) for row in first}) > 30  # 64 samples of 120
     for other in (permutations(1, index), permutations(0, index, key=1)):
         assert (other != first).any(axis=1).sum() > 50
-    # The batch and the place in it do not matter.
+    # the batch and the position in it do not matter
     np.testing.assert_array_equal(permutations(0, index[::-1]), first[::-1])
     np.testing.assert_array_equal(
         permutations(0, [9, 9, 2] * 21 + [4]), first[[9, 9, 2] * 21 + [4]]
     )
 
 
-def test_an_epoch_is_replayed_under_colours_of_its_own(learner: Learner) -> None:
-    """Only what is coloured differs: whose turn it is and how long a game is stay."""
+def test_epoch_replay_permutes_colours(learner: Learner) -> None:
+    """Only colours differ: current players and lengths stay."""
     batch = last_batch(learner)
     replayed = jax.jit(learner.examples.replayed)
     one, other = (replayed(batch._replace(epoch=np.full_like(batch.epoch, e))) for e in (0, 1))
@@ -231,7 +225,7 @@ def test_an_epoch_is_replayed_under_colours_of_its_own(learner: Learner) -> None
     )
 
 
-def test_examples_clone_human_seats_and_are_cut_to_the_longest_game() -> None:
+def test_examples_clone_human_seats() -> None:
     human = np.array([[True, False], [False, True], [True, True]])
     np.testing.assert_array_equal(game_dataset(unplayed_games(3, human), NETWORK).cloned, human)
     everyone = game_dataset(unplayed_games(3), NETWORK)
@@ -239,7 +233,7 @@ def test_examples_clone_human_seats_and_are_cut_to_the_longest_game() -> None:
     assert everyone.actions.shape == (3, 3) and len(everyone) == 3
 
 
-def test_learning_rate_falls_over_nine_tenths_of_training() -> None:
+def test_learning_rate_falls_over_nine_tenths() -> None:
     training = BCTrainConfig(lr=5e-3, final_lr=1e-4)
     bc = BC(config=training, rules=TINY, num_updates=200)
     rates = [float(bc.learning_rate(jnp.int32(step))) for step in (0, 90, 180, 190, 199)]
@@ -257,7 +251,7 @@ def test_weight_decay_is_decoupled() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])
-def test_cloning_drops_out_where_the_network_says_so(learner: Learner, rate: float) -> None:
+def test_cloning_applies_network_dropout(learner: Learner, rate: float) -> None:
     network = dataclasses.replace(TRAINING.network, dropout=rate)
     examples = learner.examples.replace(network=network)
     update = jax.vmap(learner.bc.update, in_axes=(None, None, 0), axis_name=parallel.AXIS)
@@ -266,20 +260,15 @@ def test_cloning_drops_out_where_the_network_says_so(learner: Learner, rate: flo
     assert ("bernoulli" in str(jaxpr)) == (rate > 0)
 
 
-def test_a_batch_that_devices_cannot_share_is_refused(
-    learner: Learner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_indivisible_batch_is_rejected(learner: Learner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
     with pytest.raises(ValueError, match="batch_size=32 must be divisible by devices=3"):
         learner.bc.compile_update()
 
 
-def test_a_hidden_own_card_changes_nothing_for_its_owner(
-    trained: Trained, learner: Learner
-) -> None:
-    """Seat 0's oldest card is swapped with the deck's last; nobody tells seat 0 of it. Its logits
-    stay the same to the bit over several turns, while those of its partner, who sees the card, do
-    not."""
+def test_hidden_own_card_does_not_change_logits(trained: Trained, learner: Learner) -> None:
+    """Seat 0's oldest card is swapped with the deck's last, without a hint to seat 0. Its logits
+    stay equal to the bit over several turns; those of its partner, which sees the card, change."""
     policy: NetworkPolicy = learner.bc.policy(trained.state)
     deck = np.array(learner.games.decks[0])
     last = max(i for i in range(len(deck)) if deck[i] != deck[0])
@@ -307,7 +296,7 @@ def test_a_hidden_own_card_changes_nothing_for_its_owner(
     done = np.zeros(2, bool)
     for t, action in enumerate(
         [hint, 2, 1, 0]
-    ):  # 0 tells 1 a rank, 1 plays its oldest card, 0 discards its newest
+    ):  # 0 hints 1 a rank, 1 plays its oldest card, 0 discards its newest
         assert not np.any(done)
         carry, logits, state, done = turn(
             policy, carry, state, np.bool_(t == 0), np.full(2, action)

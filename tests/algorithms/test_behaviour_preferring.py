@@ -1,4 +1,4 @@
-"""A whole run of pairs: what it leaves, and what a resumed one trains again."""
+"""Complete runs of pairs: files, and training after resuming."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ from hanabi_rl.storage.dataclass_io import to_dict
 
 
 @pytest.mark.slow
-def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_path: Path) -> None:
+def test_resumed_run_trains_missing_pair(tmp_path: Path) -> None:
     folder = tmp_path / "pairs"
     summary = run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(folder)))
     assert summary["pairs"] == 2 and summary["rewards"] == 406
@@ -51,18 +51,18 @@ def test_a_run_writes_candidates_and_a_resumed_one_trains_the_missing_pair(tmp_p
     first, second = (load_policy(p.agent).identity() for p in found.partners)
     assert first != second
 
-    kept = (folder / "pair-000" / "pair.json").stat().st_mtime_ns
+    saved = (folder / "pair-000" / "pair.json").stat().st_mtime_ns
     (folder / "pair-001" / "pair.json").unlink()
     (folder / "summary.json").unlink()
     run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(folder), resume=True))
-    assert (folder / "pair-000" / "pair.json").stat().st_mtime_ns == kept
+    assert (folder / "pair-000" / "pair.json").stat().st_mtime_ns == saved
     again = read_partners(folder / "candidates.json")
     assert load_policy(again.partners[1].agent).identity() == second  # the same run
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [(line["pair"], line["step"]) for line in lines] == [(0, 2), (0, 4), (1, 6), (1, 8)]
 
 
-def test_pairs_of_another_length_are_refused_also_before_one_is_finished(tmp_path: Path) -> None:
+def test_pairs_of_other_length_are_rejected(tmp_path: Path) -> None:
     """Before anything is compiled."""
     config = dataclasses.replace(PAIRS, run_dir=str(tmp_path))
     write_config(tmp_path, to_dict(config), algorithm="behaviour_preferring", seed=config.seed)
@@ -72,27 +72,27 @@ def test_pairs_of_another_length_are_refused_also_before_one_is_finished(tmp_pat
 
 
 @pytest.mark.slow
-def test_an_update_that_was_not_finite_is_not_passed_over(
+def test_non_finite_update_between_checkpoints_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two checkpoints, whose metrics are the only ones that are logged."""
+    """Between two checkpoints, the only logged metrics."""
     compiled = LearnerPair.compile_update
 
-    def spoilt(pair: LearnerPair) -> Any:
+    def broken_update(pair: LearnerPair) -> Any:
         update = compiled(pair)
         count = 0
 
         def once_not_finite(learners: Any, actors: Any, preference: Any) -> Any:
             nonlocal count
             count += 1
-            learnt, actors, metrics = update(learners, actors, preference)
+            learned, actors, metrics = update(learners, actors, preference)
             if count == 1:
                 metrics = metrics._replace(response=metrics.response | {"loss": jnp.float32("nan")})
-            return learnt, actors, metrics
+            return learned, actors, metrics
 
         return once_not_finite
 
-    monkeypatch.setattr(LearnerPair, "compile_update", spoilt)
+    monkeypatch.setattr(LearnerPair, "compile_update", broken_update)
     with pytest.raises(NotFiniteError, match="finite loss of the response .* pair 0, update 1"):
         run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(tmp_path / "pairs")))
 
@@ -101,19 +101,19 @@ class Learner(NamedTuple):
     update: int
 
 
-def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
+def test_pair_has_own_key_and_even_checkpoints(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """21 updates with 4 checkpoints: after 5, 10, 16 and 21. Learners are what they were given."""
+    """21 updates with 4 checkpoints: after 5, 10, 16 and 21. Learners are stand-ins."""
     config = dataclasses.replace(PAIRS, num_checkpoints=4, total_steps=21 * 64 * 16, seed=11)
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def init(key: jax.Array) -> list[Any]:
-        asked.append(np.asarray(jax.random.key_data(key)).tobytes())
+        calls.append(np.asarray(jax.random.key_data(key)).tobytes())
         return [(Learner(update=0), {}), (Learner(update=0), {})]
 
     def update(learners: PerLearner, actors: PerLearner, preference: Any) -> Any:
-        asked.append((np.asarray(preference.event_weights).ravel()[:1], actors))
+        calls.append((np.asarray(preference.event_weights).ravel()[:1], actors))
         later = PerLearner(*(Learner(update=learner.update + 1) for learner in learners))
         return later, actors, PerLearner({"loss": 0.25}, {"loss": 0.5})
 
@@ -123,50 +123,50 @@ def test_a_pair_has_a_key_of_its_own_and_is_measured_at_even_intervals(
     monkeypatch.setattr(bp._Trainer, "_measured", lambda self, n, _: Snapshot(n, 4.0 - n / 7, None))
     trainer = object.__new__(bp._Trainer)
     logged: list[tuple[int, dict[str, Any]]] = []
-    shown: list[int] = []
+    reported: list[int] = []
     trainer.config, trainer.run_dir, trainer.init, trainer.update = config, tmp_path, init, update
     trainer.tracker = SimpleNamespace(log=lambda step, found: logged.append((step, found)))  # type: ignore[assignment]
-    trainer.progress = SimpleNamespace(update=lambda steps, **_: shown.append(steps))  # type: ignore[assignment]
+    trainer.progress = SimpleNamespace(update=lambda steps, **_: reported.append(steps))  # type: ignore[assignment]
     stop: Any = SimpleNamespace(requested=False)
     for number in (0, 1):
         taken = trainer.train(number, ((0.5,) * len(EVENTS), 1.0), stop)
         assert [found.update for found in taken] == [5, 10, 16, 21]
-    keys = [found for found in asked if isinstance(found, bytes)]
-    assert len(keys) == len(set(keys)) == 2 and len(asked) == 2 + 2 * 21
+    keys = [found for found in calls if isinstance(found, bytes)]
+    assert len(keys) == len(set(keys)) == 2 and len(calls) == 2 + 2 * 21
     assert [step for step, _ in logged] == [5, 10, 16, 21, 26, 31, 37, 42]
-    assert shown == [2 * 64 * 16 * step for step, _ in logged]
+    assert reported == [2 * 64 * 16 * step for step, _ in logged]
     assert logged[-1][1]["response/loss"] == 0.5 and logged[-1][1]["pair"] == 1
     other = dataclasses.replace(config, seed=12)
     trainer.config = other
     trainer.train(0, ((0.5,) * len(EVENTS), 1.0), stop)
-    assert asked[44] not in keys
+    assert calls[44] not in keys
 
     class Signalled:
-        """Stops once `asked` is so long; a pair asks once, and once for each update."""
+        """Stops after a number of queries; a pair queries once, and once per update."""
 
         exit_code = 130
 
         def __init__(self, updates: int) -> None:
-            self.at = len(asked) + 1 + updates
+            self.at = len(calls) + 1 + updates
 
         @property
         def requested(self) -> bool:
             """See `GracefulStop`."""
-            return len(asked) >= self.at
+            return len(calls) >= self.at
 
     last: Any = Signalled(updates=21)
-    assert len(trainer.train(0, ((0.5,) * len(EVENTS), 1.0), last)) == 4  # whole: it is kept
+    assert len(trainer.train(0, ((0.5,) * len(EVENTS), 1.0), last)) == 4  # complete: it is saved
     before: Any = Signalled(updates=20)
     with pytest.raises(RunStopped):
         trainer.train(0, ((0.5,) * len(EVENTS), 1.0), before)
 
 
-def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """How it ended, and how it was where it scored nearest to half of that."""
-    kept: list[tuple[str, Any, int, float]] = []
+def test_pair_saves_final_and_mid_skill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its end, and its state where it scored nearest to half of that."""
+    saved: list[tuple[str, Any, int, float]] = []
 
     def save(folder: Path, policy: Any, *, algorithm: str, steps: int, score: float) -> None:
-        kept.append((str(folder.relative_to(tmp_path)), policy, steps, score))
+        saved.append((str(folder.relative_to(tmp_path)), policy, steps, score))
         folder.mkdir(parents=True)
 
     monkeypatch.setattr(bp, "save_policy", save)
@@ -176,7 +176,7 @@ def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     ]
     bp._keep_pair(tmp_path, PAIRS, ((0.0,) * len(EVENTS), 0.5), snapshots)
     steps = 64 * 16
-    assert kept == [
+    assert saved == [
         ("biased", "b3", 3 * steps, 4.0),
         ("response", "r3", 3 * steps, 4.0),
         ("mid/biased", "b2", 2 * steps, 1.5),
@@ -187,7 +187,7 @@ def test_what_is_kept_of_a_pair(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert record["curve"] == [[steps, 0.5], [2 * steps, 1.5], [3 * steps, 4.0]]
 
 
-def test_one_random_seat_is_the_responses_and_the_others_the_biased_learners() -> None:
+def test_response_holds_one_random_seat() -> None:
     config = dataclasses.replace(PAIRS, game=TINY_3P, num_minibatches=3)
     pair = make_pair(config)
     assert (pair.response.learner_fraction, pair.biased.learner_fraction) == (
@@ -201,14 +201,14 @@ def test_one_random_seat_is_the_responses_and_the_others_the_biased_learners() -
         assert (learns.sum(axis=1) == seats).all() and np.ptp(learns.mean(axis=0)) < 0.15
 
 
-def test_blocks_that_devices_cannot_share_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indivisible_blocks_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = make_pair(PAIRS)
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
     with pytest.raises(ValueError, match=r"num_shuffle_blocks=\d+ must be divisible by devices=3"):
         pair.compile_update()
 
 
-def test_a_reward_in_words_and_what_is_refused() -> None:
+def test_reward_text_and_invalid_rewards() -> None:
     weights = [0.0] * len(EVENTS)
     weights[EVENTS.index("hint_color")] = 0.5
     weights[EVENTS.index("play_blind")] = -1.0
@@ -224,7 +224,7 @@ def test_a_reward_in_words_and_what_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_pair_of_three_players_is_scored_as_partners_are_met(tmp_path: Path) -> None:
+def test_three_player_pair_is_scored_per_seat(tmp_path: Path) -> None:
     """The response alone among copies of the biased partner, at every seat."""
     config = dataclasses.replace(PAIRS, game=TINY_3P, num_pairs=1, run_dir=str(tmp_path / "pairs"))
     summary = run("behaviour_preferring", config)

@@ -1,4 +1,4 @@
-"""Best responses: whom they are trained with, what they learn, and what a run reports."""
+"""Best responses: partners, learning, and the report of a run."""
 
 import json
 from functools import partial
@@ -58,11 +58,11 @@ FIELDS = {
 
 
 @pytest.mark.slow
-def test_the_best_response_to_a_bot_plays_better_with_it_than_chance_and_the_bot_itself(
+def test_best_response_exploits_flawed_bot(
     tmp_path: Path,
 ) -> None:
-    """`bot:flawed` plays at a chance of one in four and loses alone (0.00 with itself): who knows
-    it gives it no chance to."""
+    """`bot:flawed` plays with probability 1/4 and scores 0.00 with itself: a best response gives it
+    no opportunity."""
     bot = load_policy("bot:flawed", TINY)
     config = BestResponseConfig(
         **FIELDS, partners=("bot:flawed",), total_steps=60 * 64 * 32, run_dir=str(tmp_path / "br")
@@ -78,7 +78,7 @@ def test_the_best_response_to_a_bot_plays_better_with_it_than_chance_and_the_bot
     assert stored["with_partners"]["bot:flawed"]["mean"] == pytest.approx(found)
 
 
-def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
+def test_learner_holds_one_seat_with_partners(
     tmp_path: Path,
 ) -> None:
     for seed in (0, 1):
@@ -98,7 +98,7 @@ def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
 
 
 @pytest.mark.parametrize(
-    ("share", "lineup", "mean"),
+    ("partner_prob", "lineup", "mean"),
     [
         (1.0, "independent", 1 / 3),
         (0.6, "independent", 1 - 0.6 * 2 / 3),
@@ -107,18 +107,18 @@ def test_every_game_has_one_seat_of_the_learners_and_partners_at_the_others(
         (1.0, "some-or-none", 1 / 2),
     ],
 )
-def test_minibatches_leave_out_what_partners_decide(
-    share: float, lineup: Lineup, mean: float
+def test_minibatches_exclude_partner_decisions(
+    partner_prob: float, lineup: Lineup, mean: float
 ) -> None:
-    """Of all decisions of a block of environments, more than are looked at are the learner's in one
-    block of four at the most, and then hardly more."""
+    """In a block of environments, at most one block in four has more learner decisions than the
+    minibatches read, and then hardly more."""
     for priority in (0.0, 0.5):
         config = BestResponseConfig(
             game=TINY_3P,
             network=SMALL,
             num_envs=128,
             num_minibatches=3,
-            partner_prob=share,
+            partner_prob=partner_prob,
             lineup=lineup,
             priority_exponent=priority,
             partners=("bot:rules?seed=0", "bot:rules?seed=1"),
@@ -136,8 +136,8 @@ def test_minibatches_leave_out_what_partners_decide(
     assert (more > 1e-6).mean() < 0.25 and more.mean() < 0.01
 
 
-def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
-    """A partner is named by its folder, in which another one may lie by then."""
+def test_resume_requires_original_partners(tmp_path: Path) -> None:
+    """A partner is named by its folder, whose content may change."""
     partner, folder = tmp_path / "partner", tmp_path / "run"
     folder.mkdir()
     save = partial(save_policy, partner, algorithm="ippo", steps=1, score=None)
@@ -150,16 +150,16 @@ def test_a_run_goes_on_beside_whom_it_began_beside(tmp_path: Path) -> None:
     assert known == {f"--partners {name}": load_policy(name, TINY).identity() for name in names}
     save(policy=network_policy(TINY, seed=1))
     with pytest.raises(
-        ValueError, match=f"--partners {partner}: expected what this run began with"
+        ValueError, match=f"--partners {partner}: expected the run's original input"
     ):
         ALGORITHM.train(config, folder, ALGORITHM.training(config, None))
     assert json.loads((folder / "input_hashes.json").read_text()) == known
 
 
-def test_each_device_has_environments_for_every_partner(
+def test_devices_have_environments_for_every_partner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Said before anything is written or compiled."""
+    """Before anything is written or compiled."""
     fields = {"game": TINY, "network": SMALL, "partners": ("bot:flawed", "bot:iggi")}
     plan = ALGORITHM.training(BestResponseConfig(**fields), None)
     monkeypatch.setattr(parallel, "num_devices", lambda: 2)
@@ -180,8 +180,8 @@ def test_each_device_has_environments_for_every_partner(
 
 
 @pytest.mark.slow  # traces a rollout of the standard game
-def test_partners_may_be_shown_less_than_the_learner() -> None:
-    """What `facts` remembers is empty; all the same it is one row a seat of every environment."""
+def test_partners_can_have_smaller_features() -> None:
+    """`facts` has an empty memory, which still is one row per seat of every environment."""
     network = StructuredConfig(
         features="hint-history", trunk=(16,), head=8, card=(8,), critic=(16,)
     )
@@ -193,18 +193,18 @@ def test_partners_may_be_shown_less_than_the_learner() -> None:
         partners=("agent:ippo-2p", "agent:br-bc-2p"),
     )
     plan = ALGORITHM.training(config, None)
-    given = TrainContext(partners=plan.partners)
-    learner, actors = jax.eval_shape(plan.ppo.init, jax.random.key(0), given)
+    context = TrainContext(partners=plan.partners)
+    learner, actors = jax.eval_shape(plan.ppo.init, jax.random.key(0), context)
     (memory,) = jax.tree.leaves(actors.partner_carry)
     assert memory.shape == (16, 2, 2, 5, 0)
     collect = partial(plan.ppo.collector.collect, num_steps=4, timesteps=0)
     key = jax.random.key(1)
-    kept, _, _ = jax.eval_shape(collect, learner.params, actors, given, key)
-    assert jax.tree.map(jnp.shape, kept) == jax.tree.map(jnp.shape, actors)
+    saved, _, _ = jax.eval_shape(collect, learner.params, actors, context, key)
+    assert jax.tree.map(jnp.shape, saved) == jax.tree.map(jnp.shape, actors)
 
 
-def test_partners_of_one_kind_are_one_program_however_much_each_errs() -> None:
-    """Who errs on no turn answers as it does without; nobody is wrapped where nobody errs."""
+def test_partner_error_rates_share_one_program() -> None:
+    """A partner without errors acts as without the wrapper; without errors there is no wrapper."""
     plain = load_population(["bot:flawed", "bot:piers"], TINY)
     assert [type(policy).__name__ for policy in plain] == ["Flawed", "Piers"]
     erring = ["bot:flawed", "bot:piers", "bot:flawed?noise=0.25"]
@@ -224,7 +224,7 @@ def test_partners_of_one_kind_are_one_program_however_much_each_errs() -> None:
         np.testing.assert_allclose(got, wanted, atol=1e-6)
 
 
-def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path: Path) -> None:
+def test_partners_set_game_except_bots(tmp_path: Path) -> None:
     save_policy(tmp_path / "p", network_policy(TINY, seed=0), algorithm="ippo", steps=0, score=None)
     of_both = BestResponseConfig(partners=("bot:simple", str(tmp_path / "p")))
     assert infer_rules_from_partners(of_both) == TINY
@@ -238,8 +238,8 @@ def test_the_game_is_the_trained_partners_and_a_bots_the_configured_one(tmp_path
 
 
 @pytest.mark.slow
-def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
-    """With a rate of 0 it is still that agent at the end."""
+def test_best_response_starts_from_init_agent(tmp_path: Path) -> None:
+    """With a learning rate of 0 it still is that agent at the end."""
     first = NetworkPolicy(init_params(TINY, SMALL, jax.random.key(5)), TINY, SMALL)
     save_policy(tmp_path / "agent", first, algorithm="ippo", steps=0, score=None)
     short = {"num_envs": 8, "num_steps": 2, "total_steps": 16, "num_minibatches": 1, "epochs": 1}
@@ -250,26 +250,26 @@ def test_a_response_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
         run_dir=str(tmp_path / "run"),
     )
     run("best_response", config)
-    kept = load_policy(tmp_path / "run")
-    assert isinstance(kept, NetworkPolicy)
-    jax.tree.map(np.testing.assert_array_equal, kept.params, first.params)
+    saved = load_policy(tmp_path / "run")
+    assert isinstance(saved, NetworkPolicy)
+    jax.tree.map(np.testing.assert_array_equal, saved.params, first.params)
 
 
-def test_a_response_begins_with_an_agent_of_its_network() -> None:
+def test_init_agent_must_match_network() -> None:
     named = {"partners": ("bot:simple",), "init_from": "agent:adhoc-2p"}
     network = StructuredConfig(features="conventions", profile=True, critic=(16,))
     begins_as = ALGORITHM.training(
         BestResponseConfig(**named, network=network), None
     ).initial_params
-    theirs = load_policy("agent:adhoc-2p")
-    assert isinstance(theirs, NetworkPolicy)
-    jax.tree.map(np.testing.assert_array_equal, begins_as, theirs.params)
+    agent = load_policy("agent:adhoc-2p")
+    assert isinstance(agent, NetworkPolicy)
+    jax.tree.map(np.testing.assert_array_equal, begins_as, agent.params)
     config = BestResponseConfig(**named)
     with pytest.raises(ValueError, match="adhoc-2p: expected the network that is trained"):
         ALGORITHM.training(config, None)
 
 
-def test_priority_is_refused_for_partners_of_several_kinds() -> None:
+def test_priority_rejects_mixed_partner_structures() -> None:
     config = BestResponseConfig(
         **FIELDS, partners=("bot:flawed", "bot:simple"), priority_exponent=0.5
     )

@@ -1,4 +1,4 @@
-"""BR-BC: who sits where, whose network plays there, and whose experience is learnt from."""
+"""BR-BC: lineups, the network of each seat, and the training experience."""
 
 import dataclasses
 import functools
@@ -26,8 +26,10 @@ from hanabi_rl.nn.networks import FEED_FORWARD, Actor, NetworkConfig
 FREQUENCIES = 20_000
 
 
-def shares(players: int, lineup: Any, timesteps: float) -> dict[tuple[bool, ...], float]:
-    """Line-up -> how often it is drawn, with self-play up to 100 timesteps and none from 300."""
+def lineup_frequencies(
+    players: int, lineup: Any, timesteps: float
+) -> dict[tuple[bool, ...], float]:
+    """Lineup -> frequency, with self-play up to 100 timesteps and none from 300."""
     learns = np.asarray(draws(players, lineup)(np.float32(timesteps)))
     lineups, counts = np.unique(learns, axis=0, return_counts=True)
     return {
@@ -38,20 +40,20 @@ def shares(players: int, lineup: Any, timesteps: float) -> dict[tuple[bool, ...]
 
 @functools.cache
 def draws(players: int, lineup: Any) -> Any:
-    """timesteps -> who learns in many games, bool [FREQUENCIES, P]; compiled once."""
+    """timesteps -> learner seats in many games, bool [FREQUENCIES, P]; compiled once."""
     draw = mixed_lineups(players, 100, 300, lineup)
     keys = jax.random.split(jax.random.key(0), FREQUENCIES)
     return jax.jit(lambda timesteps: jax.vmap(lambda key: draw(key, timesteps).is_learner)(keys))
 
 
 @pytest.mark.parametrize("timesteps", [0, 150, 250, 1000])
-def test_two_players_the_clone_takes_one_random_seat_with_probability_a(timesteps: int) -> None:
+def test_two_player_clone_seat_probability(timesteps: int) -> None:
     a = float(np.clip((timesteps - 100) / 200, 0, 1))
     expected = {(True, True): 1 - a, (False, True): a / 2, (True, False): a / 2}
-    got = shares(2, "independent", timesteps)
+    got = lineup_frequencies(2, "independent", timesteps)
     assert set(got) <= set(expected)
-    for lineup, share in expected.items():
-        assert got.get(lineup, 0.0) == pytest.approx(share, abs=0.015), lineup
+    for lineup, fraction in expected.items():
+        assert got.get(lineup, 0.0) == pytest.approx(fraction, abs=0.015), lineup
 
 
 @pytest.mark.parametrize(
@@ -62,14 +64,15 @@ def test_two_players_the_clone_takes_one_random_seat_with_probability_a(timestep
         ("all-or-none", 0.7, 0.0, 0.3),
     ],
 )
-def test_three_players_at_a_third(lineup: str, none: float, one: float, two: float) -> None:
-    got = shares(3, lineup, 160)  # a = 0.3
+def test_three_player_lineups_at_a_third(lineup: str, none: float, one: float, two: float) -> None:
+    got = lineup_frequencies(3, lineup, 160)  # a = 0.3
     by_clones = [
-        sum(share for seats, share in got.items() if seats.count(False) == n) for n in range(4)
+        sum(fraction for seats, fraction in got.items() if seats.count(False) == n)
+        for n in range(4)
     ]
     np.testing.assert_allclose(by_clones, [none, one, two, 0], atol=0.015)
     for seat in range(3):  # no seat is special
-        assert sum(share for seats, share in got.items() if seats[seat]) == pytest.approx(
+        assert sum(fraction for seats, fraction in got.items() if seats[seat]) == pytest.approx(
             (3 - one - 2 * two) / 3, abs=0.02
         )
 
@@ -78,10 +81,10 @@ def test_three_players_at_a_third(lineup: str, none: float, one: float, two: flo
     ("lineup", "none", "one", "two"),
     [("independent", 0, 0, 1), ("some-or-none", 0, 0.5, 0.5), ("all-or-none", 0, 0, 1)],
 )
-def test_three_players_after_the_annealing(
+def test_three_player_lineups_after_annealing(
     lineup: str, none: float, one: float, two: float
 ) -> None:
-    got = shares(3, lineup, 1000)
+    got = lineup_frequencies(3, lineup, 1000)
     by_clones = [sum(x for seats, x in got.items() if seats.count(False) == n) for n in range(4)]
     np.testing.assert_allclose(by_clones, [none, one, two, 0], atol=0.015)
     for seat in range(3):
@@ -90,13 +93,15 @@ def test_three_players_after_the_annealing(
 
 
 @pytest.mark.parametrize("lineup", ["some-or-none", "all-or-none"])
-def test_two_players_have_one_kind_of_lineup(lineup: str) -> None:
-    got = shares(2, lineup, 160)  # a = 0.3
+def test_two_players_ignore_lineup_option(lineup: str) -> None:
+    got = lineup_frequencies(2, lineup, 160)  # a = 0.3
     expected = {(True, True): 0.7, (False, True): 0.15, (True, False): 0.15}
-    assert got == {seats: pytest.approx(share, abs=0.015) for seats, share in expected.items()}
+    assert got == {
+        seats: pytest.approx(fraction, abs=0.015) for seats, fraction in expected.items()
+    }
 
 
-def test_the_annealing_factor() -> None:
+def test_annealing_factor() -> None:
     got = [float(annealing(jnp.float32(t), 100, 300)) for t in (0, 100, 200, 300, 9e9)]
     np.testing.assert_allclose(got, [0, 0, 0.5, 1, 1])
     assert (
@@ -115,7 +120,7 @@ class Played(NamedTuple):
 
 @pytest.fixture(scope="module")
 def played(small: Any) -> Played:
-    """A feed-forward learner beside the recurrent clone of the small game, half-way through the
+    """A feed-forward learner with the recurrent clone of the small game, half-way through the
     annealing."""
     network = NetworkConfig(
         **{**vars(FEED_FORWARD), "embedding": (16,), "decoder": (16,), "critic": (16,)}
@@ -143,7 +148,7 @@ def played(small: Any) -> Played:
     return Played(ppo, learner.params, small.clone, rollout, experience, actors.index)
 
 
-def test_a_lineup_holds_for_its_game(played: Played) -> None:
+def test_lineup_is_constant_within_game(played: Played) -> None:
     learns, begins = played.rollout.episode.is_learner, np.asarray(played.rollout.reset)
     assert {tuple(row) for row in learns.reshape(-1, 2).tolist()} == {
         (True, True),
@@ -154,10 +159,10 @@ def test_a_lineup_holds_for_its_game(played: Played) -> None:
     assert not changed[~begins[1:]].any() and changed[begins[1:]].any()
 
 
-def test_each_seat_plays_its_own_network(played: Played) -> None:
+def test_seats_play_their_own_network(played: Played) -> None:
     """Known fault: frozen partners that share the learner's carry. The actions of both networks,
-    recomputed over whole histories, are as likely as sampling makes them, and their own network's
-    by far the likeliest."""
+    recomputed over whole histories, have their own network's sampled likelihood, far above the
+    other's."""
     rollout, rules = played.rollout, played.ppo.env.rules
     envs = rollout.reset.shape[1]
     nll = {"learner": [0.0, 0.0], "clone": [0.0, 0.0]}  # under its own network, under the other one
@@ -200,8 +205,8 @@ def test_each_seat_plays_its_own_network(played: Played) -> None:
         assert nll[name][1] > 1.5 * nll[name][0]  # and not from the other
 
 
-def test_only_the_learners_seats_are_learnt_from(played: Played) -> None:
-    """Noise in the clone's advantages, targets and log-probabilities moves no parameter; in the
+def test_only_learner_seats_train(played: Played) -> None:
+    """Noise in the clone's advantages, targets and log-probabilities changes no parameter; in the
     learner's it does."""
     ppo, experience = played.ppo, jax.device_get(played.experience)
     actors = jax.jit(ppo.minibatches)(jax.random.key(0), played.index)
@@ -231,9 +236,9 @@ def test_only_the_learners_seats_are_learnt_from(played: Played) -> None:
     )
 
 
-@pytest.mark.slow  # test_hdr_ippo.py has partners who share the seats
-def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) -> None:
-    """Their scores, each from `evaluate_pair` by itself on a third of the decks, are averaged."""
+@pytest.mark.slow  # test_hdr_ippo.py has partners that share the seats
+def test_selection_averages_over_partners(tmp_path: Path) -> None:
+    """The mean of their scores, each from `evaluate_pair` on a third of the decks."""
     policies = [network_policy(TINY, seed) for seed in range(3)]
     names = [str(tmp_path / str(seed)) for seed in (1, 2)]
     for name, policy in zip(names, policies[1:], strict=True):
@@ -258,7 +263,7 @@ def test_several_partners_share_the_environments_and_the_choice(tmp_path: Path) 
         ALGORITHM.training(dataclasses.replace(config, partners=("bot:random",)), policies[0])
 
 
-def test_weights_count_the_learners_seats_alone() -> None:
+def test_weights_count_learner_seats_only() -> None:
     rng = np.random.default_rng(0)
     steps, envs, rows = 5, 4, 6
     env, seat = rng.integers(envs, size=rows), rng.integers(2, size=rows)

@@ -1,4 +1,4 @@
-"""Which clone a learner gets, and how one is trained for it."""
+"""Selection and training of a learner's clone."""
 
 import dataclasses
 from pathlib import Path
@@ -25,15 +25,15 @@ from hanabi_rl.algorithms.clone import (
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.data.files import save_games
 from hanabi_rl.learning.cloning import BCTrainConfig
-from hanabi_rl.runs.run_dir import BEST_POLICY, MOST_ACCURATE
+from hanabi_rl.runs.run_dir import BEST_ACCURACY, BEST_POLICY
 from hanabi_rl.runs.session import open_run_dir
 
 OTHER = BCTrainConfig(data=("some.json",), batch_size=5, epochs=3, lr=0.25, permute_colors=False)
 
 
-def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -> None:
+def test_selected_clone_is_saved_with_run(tmp_path: Path) -> None:
     source, policies = tmp_path / "bc", {}
-    for seed, name in enumerate((MOST_ACCURATE, BEST_POLICY)):
+    for seed, name in enumerate((BEST_ACCURACY, BEST_POLICY)):
         policies[name] = network_policy(TINY, seed=seed)
         save_policy(source / name, policies[name], algorithm="bc", steps=1, score=None)
     config = HDRIPPOConfig(bc_policy=str(source), bc_select="selfplay")
@@ -42,21 +42,21 @@ def test_the_clone_is_the_one_asked_for_and_stays_the_runs_own(tmp_path: Path) -
     assert got.identity() == policies[BEST_POLICY].identity()
     accuracy = dataclasses.replace(config, bc_select="accuracy")
     got = load_or_train_clone(accuracy, tmp_path / "other")
-    assert got.identity() == policies[MOST_ACCURATE].identity()
-    again = load_or_train_clone(accuracy, tmp_path / "run")  # it is there already
+    assert got.identity() == policies[BEST_ACCURACY].identity()
+    again = load_or_train_clone(accuracy, tmp_path / "run")  # saved already
     assert again.identity() == policies[BEST_POLICY].identity()
     resumed = HDRIPPOConfig(run_dir=str(tmp_path / "run"), resume=True, game=TINY_3P)
     assert clone_rules(resumed) == TINY
     assert clone_rules(dataclasses.replace(resumed, resume=False)) == TINY_3P
 
 
-def test_the_game_is_that_of_the_games_to_clone(tmp_path: Path) -> None:
+def test_cloned_games_set_rules(tmp_path: Path) -> None:
     path = tmp_path / "games.safetensors"
     save_games(path, teacher_games(TINY, 2))
     assert clone_rules(HDRIPPOConfig(bc=BCTrainConfig(data=(str(path),)))) == TINY
 
 
-def test_a_clone_is_trained_with_the_runs_seed_and_game_and_its_own_settings(
+def test_clone_uses_run_seed_and_game(
     tmp_path: Path,
 ) -> None:
     config = HDRIPPOConfig(
@@ -81,14 +81,12 @@ class Enough(Exception):  # noqa: N818 - no error
     pass
 
 
-def test_a_seed_decides_the_first_parameters_the_order_and_the_colours_of_a_clone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    games, asked = teacher_games(TINY, 4), []
+def test_seed_determines_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    games, calls = teacher_games(TINY, 4), []
 
     def jit(function: Any) -> Any:
         def init(key: jax.Array, params: None) -> Any:
-            asked.append(np.asarray(jax.random.key_data(key)).tolist())
+            calls.append(np.asarray(jax.random.key_data(key)).tolist())
             return SimpleNamespace(params={})
 
         return init
@@ -98,7 +96,7 @@ def test_a_seed_decides_the_first_parameters_the_order_and_the_colours_of_a_clon
 
     class Loader(bc_training.BatchLoader):
         def __init__(self, *numbers: int) -> None:
-            asked.append(numbers)
+            calls.append(numbers)
             super().__init__(*numbers)
 
     monkeypatch.setattr(bc_training, "jax", SimpleNamespace(jit=jit, random=jax.random))
@@ -107,15 +105,15 @@ def test_a_seed_decides_the_first_parameters_the_order_and_the_colours_of_a_clon
     with pytest.raises(Enough):
         bc_training.train_bc(BCConfig(batch_size=3, seed=9), tmp_path, games, games)
     seed = np.asarray(jax.random.key_data(jax.random.key(9))).tolist()
-    assert asked == [(4, 3, 9), seed]
+    assert calls == [(4, 3, 9), seed]
     colors = [np.asarray(jax.random.key_data(bc_training.color_key(s))).tolist() for s in (9, 10)]
     assert colors[0] != colors[1]
 
 
-def test_no_games_are_announced_as_cloned_where_none_are(
+def test_existing_clone_announces_no_games(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The games that a given clone was validated on are those of its own bot."""
+    """The validation games of an existing clone are those of its own bot."""
     source = tmp_path / "bc"
     with open_run_dir(
         "bc", BCConfig(game=TINY, demos=("random",), demo_games=20, run_dir=str(source)), 2

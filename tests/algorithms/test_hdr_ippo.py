@@ -1,5 +1,4 @@
-"""HDR-IPPO: the clone it starts from, the loss it minimises, and what the KL weight does to the
-policy."""
+"""HDR-IPPO: initial clone, loss, and the effect of the KL weight."""
 
 import dataclasses
 import json
@@ -32,8 +31,7 @@ from hanabi_rl.runs.config import saved_config
 
 
 def perturbed(small: Any) -> Any:
-    """The learner with noise on its actor's head: far enough from the clone that there is a KL to
-    fall."""
+    """The learner with noise on its actor's head: far enough from the clone to have a KL."""
     rng = np.random.default_rng(0)
     actor = small.learner.params["actor"]
     noisy = {
@@ -56,18 +54,18 @@ def kl_curve(small: Any, kl_weight: float, updates: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def curves(small: Any) -> dict[float, np.ndarray]:
-    """The mean KL per decision of each of 20 updates, from the same perturbed actor."""
+    """Mean KL per decision of each of 20 updates, from the same perturbed actor."""
     return {weight: kl_curve(small, weight, 20) for weight in (0.05, 0.5, 1.0)}
 
 
-def test_too_few_games_of_the_report_are_refused_before_anything_is_trained() -> None:
+def test_too_few_report_games_fail_early() -> None:
     with pytest.raises(ValueError, match="--report-games: expected a whole number from 1,000"):
         HDRIPPOConfig(report_games=999)
     assert HDRIPPOConfig(report_games=1000).report_games == 1000
 
 
 @pytest.mark.slow  # 60 updates
-def test_at_weight_one_a_perturbed_actor_returns_to_the_clone(
+def test_kl_weight_one_restores_clone(
     curves: dict[float, np.ndarray],
 ) -> None:
     assert curves[1.0][0] > 0.3
@@ -75,31 +73,29 @@ def test_at_weight_one_a_perturbed_actor_returns_to_the_clone(
 
 
 @pytest.mark.slow
-def test_a_higher_weight_ends_closer_to_the_clone(curves: dict[float, np.ndarray]) -> None:
+def test_higher_kl_weight_stays_closer(curves: dict[float, np.ndarray]) -> None:
     final = {weight: curve[-10:].mean() for weight, curve in curves.items()}
     assert final[0.05] > 3 * final[0.5] and final[0.5] > 1.3 * final[1.0]
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
-def test_the_loss_is_the_weighted_sum_of_its_logged_terms(
-    small: Any, second_rollout: Any, weight: float
-) -> None:
+def test_loss_is_weighted_sum_of_terms(small: Any, second_rollout: Any, weight: float) -> None:
     config = small.ppo.config
     _, metrics = small.learn(*second_rollout, weight)
-    share = metrics["decision_fraction"]  # what is logged per decision is in the loss per timestep
-    np.testing.assert_allclose(share, 0.5, rtol=1e-5)
+    fraction = metrics["decision_fraction"]  # logged per decision, but in the loss per timestep
+    np.testing.assert_allclose(fraction, 0.5, rtol=1e-5)
     value, entropy = (
         config.value_coef * metrics["value_loss"],
-        config.entropy_coef * metrics["entropy"] * share,
+        config.entropy_coef * metrics["entropy"] * fraction,
     )
     ippo = metrics["actor_loss"] + value - entropy
     np.testing.assert_allclose(
-        metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"] * share, rtol=1e-5
+        metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"] * fraction, rtol=1e-5
     )
     assert float(metrics["kl_to_bc"]) > 0 and float(value) > 0 and float(entropy) > 0
 
 
-def test_at_weight_one_the_critic_stands_still(small: Any, second_rollout: Any) -> None:
+def test_kl_weight_one_freezes_critic(small: Any, second_rollout: Any) -> None:
     """The weight scales the value term too (AH2AC2 eq. 2)."""
     learner = second_rollout.learner.replace(opt_state=small.learner.opt_state)  # no momentum
     after, _ = small.learn(*second_rollout._replace(learner=learner), 1.0)
@@ -109,7 +105,7 @@ def test_at_weight_one_the_critic_stands_still(small: Any, second_rollout: Any) 
     )
 
 
-def test_the_learner_starts_as_the_clone(small: Any) -> None:
+def test_learner_starts_as_clone(small: Any) -> None:
     """Its actor is the clone's, so on the first rollout both have the same distribution; buffers
     are not shared."""
     actor, clone = small.learner.params["actor"], small.clone.params
@@ -122,8 +118,7 @@ def test_the_learner_starts_as_the_clone(small: Any) -> None:
 
 
 def with_partners(folder: Path) -> tuple[HDRIPPOConfig, Any, Any, list[Any]]:
-    """A configuration with two partners, the plan of its training from a clone, the clone, and
-    them."""
+    """A config with two partners, its training setup from a clone, the clone, and the partners."""
     clone, *others = (network_policy(TINY_3P, seed) for seed in range(3))
     names = tuple(str(folder / str(i)) for i in range(2))
     for name, policy in zip(names, others, strict=True):
@@ -132,7 +127,7 @@ def with_partners(folder: Path) -> tuple[HDRIPPOConfig, Any, Any, list[Any]]:
     return config, ALGORITHM.training(config, clone), clone, others
 
 
-def test_partners_take_their_share_of_the_seats(tmp_path: Path) -> None:
+def test_partners_hold_configured_seat_fraction(tmp_path: Path) -> None:
     _, plan, clone, others = with_partners(tmp_path)
     assert plan.reference is clone and isinstance(plan.partners, PartnerPopulation)
     mine = [jax.tree.map(lambda x, i=i: x[i], plan.partners.stacks[0]) for i in range(2)]
@@ -143,12 +138,12 @@ def test_partners_take_their_share_of_the_seats(tmp_path: Path) -> None:
     learns = np.asarray(draw(keys))
     assert learns.any(axis=1).all()  # the learner is in every game
     np.testing.assert_allclose(learns.mean(axis=0), 1 - 0.25 * 2 / 3, atol=0.01)
-    blocks = learns[: 128 * 156].reshape(156, -1).mean(axis=1)  # of 1,024 environments in 8
+    blocks = learns[: 128 * 156].reshape(156, -1).mean(axis=1)  # 1,024 environments in 8 blocks
     assert plan.ppo.learner_fraction == pytest.approx(blocks.mean() + blocks.std(), abs=0.005)
 
 
-@pytest.mark.slow  # compiles games of three; test_scores.py has those with several
-def test_partners_choose_the_policy(tmp_path: Path) -> None:
+@pytest.mark.slow  # compiles three-player games; test_scores.py tests those with several
+def test_partner_scores_select_policy(tmp_path: Path) -> None:
     config, plan, _, others = with_partners(tmp_path)
     learner = network_policy(TINY_3P, 9)
     measured = plan.evaluate(learner, config)
@@ -160,7 +155,7 @@ def test_partners_choose_the_policy(tmp_path: Path) -> None:
     assert measured["selfplay_mean"] != pytest.approx(measured[plan.selection_metric])
 
 
-def test_a_partner_with_a_temperature_divides_its_logits(tmp_path: Path) -> None:
+def test_partner_temperature_divides_logits(tmp_path: Path) -> None:
     policy, name = network_policy(TINY_3P, 0), str(tmp_path / "policy")
     save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     plain, surer = load_partners([name, f"{name}?temperature=0.25"], TINY_3P)
@@ -172,7 +167,7 @@ def test_a_partner_with_a_temperature_divides_its_logits(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("option", ["safe=0.6,0.1", "colors=1,0"])
-def test_a_partner_with_another_option_is_refused(tmp_path: Path, option: str) -> None:
+def test_partner_with_other_option_is_rejected(tmp_path: Path, option: str) -> None:
     policy, name = network_policy(TINY_3P, 0), str(tmp_path / "policy")
     save_policy(Path(name), policy, algorithm="bc", steps=1, score=None)
     with pytest.raises(ValueError, match="no other option than a temperature"):
@@ -180,15 +175,13 @@ def test_a_partner_with_another_option_is_refused(tmp_path: Path, option: str) -
 
 
 @pytest.mark.parametrize("record", [None, '{"algorithm": "hdr_ippo"}'])
-def test_a_sweep_from_what_is_no_run_of_bc_has_no_games_to_predict(
-    tmp_path: Path, record: str | None
-) -> None:
+def test_clone_without_bc_run_has_no_validation(tmp_path: Path, record: str | None) -> None:
     if record is not None:
         (tmp_path / "config.json").write_text(record)
     assert validation_games(HDRIPPOConfig(bc_policy=str(tmp_path)), tmp_path / "run") is None
 
 
-def test_the_validation_games_are_those_of_the_clone_or_those_given(
+def test_validation_games_default_to_clones(
     bc_run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, nowhere = bc_run[0], tmp_path / "run"
@@ -198,23 +191,23 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
         found = validation_games(HDRIPPOConfig(bc_policy=str(clone)), nowhere)
         assert found is not None
         np.testing.assert_array_equal(found.actions, theirs.actions)
-    given = HDRIPPOConfig(
+    fields = HDRIPPOConfig(
         bc_policy="bot:x", bc=BCTrainConfig(val=tuple(files["data"])), game=theirs.rules
     )
-    found = validation_games(given, nowhere)
+    found = validation_games(fields, nowhere)
     assert found is not None and len(found) == 40
     with pytest.raises(ValueError, match="--bc.val: expected games of 5 colours.*, got 2 colours"):
-        validation_games(dataclasses.replace(given, game=Rules()), nowhere)
-    twice = dataclasses.replace(given, bc=dataclasses.replace(given.bc, val=given.bc.val * 2))
-    with pytest.raises(ValueError, match="expected games that differ"):
+        validation_games(dataclasses.replace(fields, game=Rules()), nowhere)
+    twice = dataclasses.replace(fields, bc=dataclasses.replace(fields.bc, val=fields.bc.val * 2))
+    with pytest.raises(ValueError, match="duplicate of game"):
         validation_games(twice, nowhere)
 
-    # what another file of that name holds out may be what the clone has learnt from
+    # the clone may have learned from games that another file of that name holds out
     grown = tmp_path / "grown"
     grown.mkdir()
     record = json.loads((run / "config.json").read_text())
     record["config"]["val"] = []
-    record["config"]["init_from"] = "who is gone"  # and is not asked
+    record["config"]["init_from"] = "who is gone"  # and is not loaded
     (grown / "config.json").write_text(json.dumps(record))
     for name in ("same", "another"):
         saved = saved_config(BCConfig, grown, algorithm="bc")
@@ -222,8 +215,8 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
         files_of = game_input_hashes(
             clone, clone.game, training_games(clone, clone.game, clone.seed)
         )
-        given_then = files_of if name == "same" else dict.fromkeys(files_of, name)
-        (grown / "input_hashes.json").write_text(json.dumps(given_then))
+        older_hashes = files_of if name == "same" else dict.fromkeys(files_of, name)
+        (grown / "input_hashes.json").write_text(json.dumps(older_hashes))
         found = validation_games(HDRIPPOConfig(bc_policy=str(grown)), nowhere)
         assert (found is not None) == (name == "same")
     assert "No validation figures" in capsys.readouterr().err
@@ -237,8 +230,8 @@ def test_the_validation_games_are_those_of_the_clone_or_those_given(
     assert "No validation figures" in capsys.readouterr().err
 
 
-def test_a_clone_that_a_run_has_not_kept_is_not_another_one(tmp_path: Path, bc_run: Any) -> None:
-    """Of a run from before `policy-loss` it would be the best self-play's."""
+def test_missing_loss_policy_raises(tmp_path: Path, bc_run: Any) -> None:
+    """In a run from before `policy-loss` it would be the policy of best self-play."""
     shutil.copytree(bc_run[0], tmp_path / "bc")
     shutil.rmtree(tmp_path / "bc" / "policy-loss")
     config = HDRIPPOConfig(bc_policy=str(tmp_path / "bc"), bc_select="loss")
@@ -252,7 +245,7 @@ def test_a_clone_that_a_run_has_not_kept_is_not_another_one(tmp_path: Path, bc_r
     assert kept.identity() == load_policy(bc_run[0] / "policy-loss").identity()
 
 
-def test_without_partners_every_seat_is_the_learners() -> None:
+def test_learner_holds_all_seats_without_partners() -> None:
     plan = ALGORITHM.training(HDRIPPOConfig(game=TINY_3P), network_policy(TINY_3P, 0))
     assert plan.partners is None and plan.selection_metric == "selfplay_mean"
     assert plan.ppo.sample_episode is self_play

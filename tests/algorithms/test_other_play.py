@@ -1,5 +1,4 @@
-"""Other-Play: renamed colours change nothing but names, and each seat has names of its own for a
-whole game."""
+"""Other-Play: permuted colours change only names; each seat has a permutation per game."""
 
 from typing import Any, NamedTuple
 
@@ -37,7 +36,7 @@ NETWORK = NetworkConfig(embedding=(12,), lstm=(12,), decoder=(12,), critic=(12,)
 
 
 class ColorBlind(flax.struct.PyTreeNode):
-    """Plays, discards and hints ranks by random weights on what no colour is part of; never hints a
+    """Plays, discards and hints ranks by random weights on colourless features; never hints a
     colour."""
 
     weights: jax.Array  # [O, A]
@@ -78,7 +77,7 @@ def color_blind(seed: int) -> ColorBlind:
 
 
 @pytest.mark.slow
-def test_a_color_blind_bot_scores_the_same_per_deck_whatever_its_colors_are_called() -> None:
+def test_color_blind_scores_ignore_permutation() -> None:
     decks = evaluation_decks(RULES, 64, seed=0)
     bots = tuple(color_blind(seed) for seed in range(3))
     names = ([2, 0, 1], [1, 0, 2], [0, 2, 1])
@@ -103,12 +102,12 @@ def network_policy(seed: int) -> NetworkPolicy:
 
 
 @pytest.mark.slow
-def test_permuted_policies_play_the_same_game_in_permuted_colors() -> None:
+def test_permuted_policies_play_permuted_games() -> None:
     decks, colors = evaluation_decks(RULES, 64, seed=1), jnp.array([1, 2, 0])
     policies = tuple(network_policy(seed) for seed in range(3))
     renamed = tuple(ColorPermuted(policy, colors) for policy in policies)
     there = play_games(policies, RULES, np.asarray(permute_decks(RULES, decks, colors)))
-    # what is colour c here is colours[c] there, and to the policies
+    # colour c in one is colours[c] in the other, for the policies too
     here = play_games(renamed, RULES, decks)
     np.testing.assert_array_equal(here.num_actions, there.num_actions)
     np.testing.assert_array_equal(
@@ -143,7 +142,7 @@ def played() -> Played:
     return Played(ppo, params, jax.tree.map(np.asarray, play(jax.random.key(0))))
 
 
-def test_names_hold_for_a_game_and_differ_between_seats(played: Played) -> None:
+def test_permutations_are_per_game_and_seat(played: Played) -> None:
     colors, begins = played.rollout.episode.colors, played.rollout.reset
     np.testing.assert_array_equal(
         np.sort(colors, axis=-1), np.broadcast_to(np.arange(3), colors.shape)
@@ -155,9 +154,8 @@ def test_names_hold_for_a_game_and_differ_between_seats(played: Played) -> None:
     assert len(np.unique(colors.reshape(-1, 3), axis=0)) == 6
 
 
-def test_each_seat_sees_and_acts_in_its_own_colors(played: Played) -> None:
-    """The states are renamed in training; here the observations and masks are, another way to the
-    same numbers."""
+def test_seats_observe_and_act_in_own_colors(played: Played) -> None:
+    """Training permutes states; here observations and masks are permuted, with equal results."""
     rollout, rules = played.rollout, RULES
     steps, envs = rollout.reset.shape
     flat = jax.tree.map(lambda x: x.reshape(steps * envs, *x.shape[2:]), rollout.state)
@@ -184,10 +182,10 @@ def test_each_seat_sees_and_acts_in_its_own_colors(played: Played) -> None:
         taken = np.take_along_axis(chances, rollout.action[:, :, seat, None], -1)[..., 0]
         np.testing.assert_allclose(rollout.log_prob[:, :, seat], taken, rtol=1e-4, atol=1e-3)
 
-    mover = np.asarray(rollout.state.player)
-    of_mover = np.take_along_axis(rollout.action, mover[..., None], -1)[..., 0]
-    back = np.argsort(np.take_along_axis(colors, mover[..., None, None], 2)[:, :, 0], axis=-1)
-    true = np.asarray(permute_actions(rules, of_mover, back))
+    player = np.asarray(rollout.state.player)
+    of_player = np.take_along_axis(rollout.action, player[..., None], -1)[..., 0]
+    back = np.argsort(np.take_along_axis(colors, player[..., None, None], 2)[:, :, 0], axis=-1)
+    true = np.asarray(permute_actions(rules, of_player, back))
     going_on = ~rollout.reset[1:]
     np.testing.assert_array_equal(true[:-1][going_on], rollout.state.last_action[1:][going_on])
-    assert (true != of_mover).any()
+    assert (true != of_player).any()

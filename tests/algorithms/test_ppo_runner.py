@@ -1,5 +1,5 @@
-"""When a run measures, logs, keeps and saves; what a resumed one keeps of its schedule; at what
-precision partners play and on how many decks they are met."""
+"""PPO runs: evaluation, logging and saving intervals, schedules after resuming, precision and decks
+of partners."""
 
 import dataclasses
 from pathlib import Path
@@ -39,7 +39,7 @@ def scheduled(config: IPPOConfig, folder: Path) -> PPO:
     return restore_schedules("ippo", ALGORITHM.training(config, None).ppo, config, folder)
 
 
-def test_a_run_resumed_with_more_steps_keeps_its_schedule_and_says_so(
+def test_longer_resumed_run_keeps_schedule(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, lr=0.1, lr_schedule="linear")
@@ -48,13 +48,11 @@ def test_a_run_resumed_with_more_steps_keeps_its_schedule_and_says_so(
     assert scheduled(config, tmp_path).schedule_updates == 4
     assert capsys.readouterr().err == ""
     assert scheduled(longer, tmp_path).schedule_updates == 4
-    said = capsys.readouterr().err
-    assert (
-        "ends with update 4" in said and "the 2 updates after it keep its last rate, 0.025" in said
-    )
+    err = capsys.readouterr().err
+    assert "ends with update 4" in err and "the 2 updates after it keep its last rate, 0.025" in err
 
 
-def test_a_constant_rate_needs_no_warning(
+def test_constant_rate_resumes_without_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = IPPOConfig(num_envs=16, num_steps=5, total_steps=320, lr_schedule="constant")
@@ -64,7 +62,7 @@ def test_a_constant_rate_needs_no_warning(
     assert capsys.readouterr().err == ""
 
 
-def test_a_run_resumed_with_fewer_steps_reports_those_that_it_has(tmp_path: Path) -> None:
+def test_shorter_resumed_run_reports_its_steps(tmp_path: Path) -> None:
     class Plain(PPOAlgorithm):
         def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
             return {}
@@ -90,18 +88,18 @@ class Policy(NamedTuple):
         return Policy(params)
 
 
-def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
+def test_run_follows_its_intervals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seven updates of ten steps, measured every third and after the last; scores 9, 2, nan, 5:
-    that from before the first update is never the best."""
+    """Seven updates of ten steps, evaluated every third and after the last; scores 9, 2, nan, 5:
+    the first, before any update, is never the best."""
     for name in ("replicate", "shard", "unshard", "fetch"):
         monkeypatch.setattr(parallel, name, lambda tree: tree)
     scores = iter([9.0, 2.0, float("nan"), 5.0])
     logged: list[tuple[int, set[str]]] = []
     saved: list[tuple[int, Any, Any]] = []
     kept: list[tuple[str, str, int, float | None]] = []
-    shown: list[tuple[int, float, float]] = []
+    reported: list[tuple[int, float, float]] = []
     session: Any = SimpleNamespace(
         restored=None,
         log=lambda step, found: logged.append((step, set(found))),
@@ -122,23 +120,23 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
         evaluate=lambda policy, config: {"s": next(scores), "other": 0.0},
     )  # fmt: skip
 
-    def update(learner: Learner, actors: Any, beside: Any) -> Any:
-        assert beside is given
+    def update(learner: Learner, actors: Any, partner: Any) -> Any:
+        assert partner is context
         later = Learner(learner.update + 1, {"actor": f"after {learner.update + 1}"})
         return later, actors, {"train_score": 0.5 * later.update, "extra": 10.0 * later.update}
 
     start: Any = Learner(0, {"actor": "after 0"})
-    given: Any = "what is given"
+    context: Any = "what is given"
     template: Any = Policy("template")
     trainer = _Trainer("x", session, config, plan, start, None, template)  # type: ignore[arg-type]
     progress: Any = SimpleNamespace(
-        update=lambda steps, score, extra: shown.append((steps, score, extra))
+        update=lambda steps, score, extra: reported.append((steps, score, extra))
     )
-    trainer.run(update, given, progress)
+    trainer.run(update, context, progress)
     assert [step for step, _ in logged] == [0, 2, 3, 4, 6, 7]
     assert [step for step, found in logged if "s" in found] == [0, 3, 6, 7]
-    assert shown == [(10 * step, 0.5 * step, 10.0 * step) for step in (2, 3, 4, 6, 7)]
-    assert [(name, who, steps) for name, who, steps, _ in kept] == [
+    assert reported == [(10 * step, 0.5 * step, 10.0 * step) for step in (2, 3, 4, 6, 7)]
+    assert [(name, name_of, steps) for name, name_of, steps, _ in kept] == [
         ("policies/0", "after 0", 0),
         ("policies/30", "after 3", 30),
         ("policy", "after 3", 30),
@@ -154,22 +152,20 @@ def test_a_run_measures_logs_keeps_and_saves_at_its_intervals(
     assert saved[0][2] == {} and saved[1][2] == {"s": 5.0, "other": 0.0}
 
 
-def test_environment_steps_beyond_32_bits_are_counted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The last update of the paper's 1e10 steps: metrics, progress, the policies' folders and what
-    they say of themselves."""
+def test_environment_steps_exceed_32_bits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The last update of the paper's 1e10 steps: metrics, progress, policy folders and their
+    steps."""
     for name in ("replicate", "shard", "fetch"):
         monkeypatch.setattr(parallel, name, lambda tree: tree)
     config = IPPOConfig(game=TINY, save_evaluated=True)
     done, steps = config.num_updates, 9_999_876_096
     assert (done, done * config.num_envs * config.num_steps) == (76_293, steps)
-    policy, none, shown = network_policy(TINY, 0), None, []
+    policy, none, reported = network_policy(TINY, 0), None, []
     start: Any = Learner(np.int32(done), {"actor": policy.params})
     plan: Any = SimpleNamespace(
         selection_metric="s", progress_metric=None, temperature=None, evaluate=lambda *_: {"s": 1.0}
     )
-    progress: Any = SimpleNamespace(update=lambda steps, score: shown.append(steps))
+    progress: Any = SimpleNamespace(update=lambda steps, score: reported.append(steps))
     checkpoints: Any = "there"
     with Tracker(tmp_path) as tracker:
         session: Any = TrainingSession(
@@ -184,13 +180,13 @@ def test_environment_steps_beyond_32_bits_are_counted(
         trainer.last_log = (0.0, done - 1)
         trainer.evaluate(done)
         trainer.log(done, {"train_score": jnp.float32(1)}, {}, progress)
-    assert read_metrics(tmp_path / "metrics.jsonl")[0]["env_steps"] == shown[0] == steps
+    assert read_metrics(tmp_path / "metrics.jsonl")[0]["env_steps"] == reported[0] == steps
     for name in ("policy", f"policies/{steps}"):
         kept = load_policy(tmp_path / name)
         assert isinstance(kept, NetworkPolicy) and kept.info.steps == steps
 
 
-def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumed_run_keeps_best_score(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("replicate", "shard", "fetch"):
         monkeypatch.setattr(parallel, name, lambda tree: tree)
     state = Learner(5, {"actor": "after 5"}), None
@@ -212,7 +208,7 @@ def test_a_resumed_run_has_to_be_better_than_what_it_kept(monkeypatch: pytest.Mo
     assert kept == [3.5]
 
 
-def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
+def test_partners_play_at_run_precision() -> None:
     network = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
     assert network.precision == "float32"
     group = PartnerPopulation(
@@ -223,62 +219,60 @@ def test_partners_of_every_kind_play_at_the_runs_precision() -> None:
     assert wrapped.epsilon == 0.1 and with_precision(None, "bfloat16") is None
 
 
-def test_several_partners_share_the_decks_of_an_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Any, ...]] = []
+def test_partners_share_evaluation_decks(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
 
-    def beside(one: Any, others: Any, decks: int, seed: int, purpose: str) -> Any:
-        asked.append((one, tuple(others), decks, seed, purpose))
+    def partner(one: Any, others: Any, decks: int, seed: int, purpose: str) -> Any:
+        calls.append((one, tuple(others), decks, seed, purpose))
         scores = np.arange(len(others))[:, None, None] + np.array([[0, 1], [1, 2]])  # seats, decks
         return scores, scores
 
-    monkeypatch.setattr(training_partners, "evaluate_with_partners", beside)
+    monkeypatch.setattr(training_partners, "evaluate_with_partners", partner)
     monkeypatch.setattr(
         training_partners, "selfplay_metrics", lambda policy, config: {"selfplay_mean": 7.0}
     )
     config: Any = SimpleNamespace(eval_games=10, seed=4)
     policy: Any = "policy"
     found = training_partners.partner_metrics(("a", "b", "c"))(policy, config)  # type: ignore[arg-type]
-    assert asked == [("policy", ("a", "b", "c"), 3, 4, "selection")]
+    assert calls == [("policy", ("a", "b", "c"), 3, 4, "selection")]
     assert found == {"selfplay_mean": 7.0, training_partners.PARTNER_SCORE_KEY: 2.0}
     assert training_partners.score_with_partners(policy, list("abcdefghijkl"), config) == [
         *range(1, 13)
     ]  # type: ignore[arg-type]
-    assert asked[-1][2] == 1
+    assert calls[-1][2] == 1
 
 
 class Enough(Exception):  # noqa: N818 - no error
     pass
 
 
-def test_a_run_starts_from_its_seed_and_everyone_beside_it_at_its_precision(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_run_uses_seed_and_precision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = IPPOConfig(total_steps=3 * 1024 * 128, seed=9, precision="bfloat16")
     write_config(tmp_path, to_dict(config), algorithm="ippo", seed=9)
-    beside = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
-    asked: list[Any] = []
+    partner = NetworkPolicy(params={}, rules=Rules(), network=FEED_FORWARD)
+    calls: list[Any] = []
 
-    def init(*given: Any) -> None:
-        asked.append(given)
+    def init(*context: Any) -> None:
+        calls.append(context)
         raise Enough
 
     monkeypatch.setattr(PPO, "init", init)
     plain_jit = SimpleNamespace(jit=lambda function: function, random=jax.random)
     monkeypatch.setattr(ppo_runner, "jax", plain_jit)
     plan = dataclasses.replace(
-        ALGORITHM.training(config, None), reference=beside, partners=EpsilonNoise(beside)
+        ALGORITHM.training(config, None), reference=partner, partners=EpsilonNoise(partner)
     )
     with pytest.raises(Enough):
         ALGORITHM.train(config, tmp_path, plan)
-    ((ppo, key, given, actor),) = asked
+    ((ppo, key, context, actor),) = calls
     assert ppo == dataclasses.replace(plan.ppo, schedule_updates=3)
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(9))).all()
-    assert given.reference.precision == given.partners.policy.precision == "bfloat16"
-    assert actor is beside.params and given.start_states is None
+    assert context.reference.precision == context.partners.policy.precision == "bfloat16"
+    assert actor is partner.params and context.start_states is None
 
 
-def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> None:
-    """Of a game of n moves the positions before the first n - 3 of them."""
+def test_start_states_config(tmp_path: Path) -> None:
+    """For a game of n moves, the positions before its first n - 3 moves."""
     assert ppo_runner.load_start_states(IPPOConfig()) is None
     games, names = [teacher_games(TINY, 2, seed) for seed in (0, 1)], []
     for number, some in enumerate(games):
@@ -291,8 +285,8 @@ def test_the_games_that_start_states_name_and_their_share(tmp_path: Path) -> Non
     assert starts.states.counters.shape == (expected,)
 
 
-def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> None:
-    """Other games, or another level below, under the same name."""
+def test_input_hashes_detect_changed_inputs(tmp_path: Path) -> None:
+    """Other games, or another previous level, under the same name."""
     place = tmp_path / "games.safetensors"
     config = OBLConfig(game=TINY, previous_level=str(tmp_path / "below"))
     begins = IPPOConfig(game=TINY, start_states=(str(place),))
@@ -321,11 +315,11 @@ def test_what_a_run_has_by_name_alone_is_known_by_what_it_is(tmp_path: Path) -> 
     assert ppo_runner.named_input_hashes(IPPOConfig()) == {}
 
 
-def test_selection_plays_the_runs_own_decks(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Any, ...]] = []
+def test_selection_uses_run_decks(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
 
-    def selfplay(*given: Any, purpose: str) -> Any:
-        asked.append((*given, purpose))
+    def selfplay(*context: Any, purpose: str) -> Any:
+        calls.append((*context, purpose))
         mean, points = SimpleNamespace(mean=1.0), SimpleNamespace(mean=2.0)
         return SimpleNamespace(summary=SimpleNamespace(mean=mean, points=points))
 
@@ -334,4 +328,4 @@ def test_selection_plays_the_runs_own_decks(monkeypatch: pytest.MonkeyPatch) -> 
     policy: Any = "policy"
     found = ppo_runner.selfplay_metrics(policy, config)
     assert found == {"selfplay_mean": 1.0, "selfplay_points": 2.0}
-    assert asked == [("policy", 10, 4, "selection")]
+    assert calls == [("policy", 10, 4, "selection")]

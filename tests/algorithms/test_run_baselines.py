@@ -1,4 +1,4 @@
-"""Whole tiny runs of the baselines: what they write, and what they measure."""
+"""Complete tiny runs of the baselines: files and results."""
 
 import dataclasses
 import json
@@ -52,9 +52,9 @@ FIELDS = {
 }
 
 
-@pytest.mark.slow  # what differs from HDR-IPPO's run is tested piece by piece
-def test_a_run_from_scratch(tmp_path: Path) -> None:
-    """Of Other-Play, whose loop is IPPO's."""
+@pytest.mark.slow  # differences from HDR-IPPO's run are tested separately
+def test_other_play_run_from_scratch(tmp_path: Path) -> None:
+    """Other-Play, with the loop of IPPO."""
     folder = tmp_path / "other_play"
     summary = run("other_play", OtherPlayConfig(**FIELDS, run_dir=str(folder)))
     stored = json.loads((folder / "summary.json").read_text())
@@ -70,20 +70,20 @@ def test_a_run_from_scratch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_games_that_begin_in_recorded_positions(tmp_path: Path) -> None:
-    """They are nearer to their end; what is measured begins at the start as ever."""
+def test_run_with_start_states(tmp_path: Path) -> None:
+    """They are nearer to their end; evaluations start from full games."""
     save_games(tmp_path / "games.safetensors", random_games(TINY, 40))
     lengths, config = [], IPPOConfig(**FIELDS, start_states=(str(tmp_path / "games.safetensors"),))
-    for share in (0.0, 1.0):
-        folder = tmp_path / str(share)
-        run("ippo", dataclasses.replace(config, start_state_prob=share, run_dir=str(folder)))
+    for prob in (0.0, 1.0):
+        folder = tmp_path / str(prob)
+        run("ippo", dataclasses.replace(config, start_state_prob=prob, run_dir=str(folder)))
         lines = read_lines(folder)[1:]
         ended = sum(line["train_games"] for line in lines)
         lengths.append(UPDATES * ENVS * STEPS / ended)
     assert lengths[1] < 0.8 * lengths[0]
 
 
-def test_start_states_of_another_game_are_refused(tmp_path: Path) -> None:
+def test_start_states_of_other_game_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "games.safetensors"
     save_games(path, random_games(TINY, 2))
     config = IPPOConfig(start_states=(str(path),))
@@ -97,7 +97,7 @@ def test_start_states_of_another_game_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def drawn() -> Iterator[list[float | None]]:
-    """The clone's score in the learning curves that are drawn."""
+    """The clone's score in plotted learning curves."""
     scores = []
 
     def record(lines: Any, path: Path, clone: float | None, max_score: int) -> None:
@@ -117,35 +117,33 @@ def br_bc(
     return folder, ALGORITHM.run(br_bc_config(bc_run, run_dir=str(folder)))
 
 
-@pytest.mark.slow  # what differs from HDR-IPPO's run is in test_br_bc.py, piece by piece
-def test_a_learner_from_nothing_is_not_drawn_as_the_clone(
-    br_bc: Any, drawn: list[float | None]
-) -> None:
+@pytest.mark.slow  # differences from HDR-IPPO's run are tested separately in test_br_bc.py
+def test_br_bc_plot_excludes_clone_score(br_bc: Any, drawn: list[float | None]) -> None:
     """Only HDR-IPPO's first evaluation is the clone's self-play."""
     assert (br_bc[0] / "learning-curve.png").exists() and drawn[0] is None
 
 
 def br_bc_config(bc_run: Any, **changes: Any) -> BRBCConfig:
-    """Self-play in the first update, both line-ups in the second, and the clone in every game that
-    begins later."""
+    """Self-play in the first update, both lineups in the second, and the clone in every later
+    game."""
     update = ENVS * STEPS
-    given = {
+    fields = {
         "bc_policy": str(bc_run[0]),
         "bc": BCTrainConfig(),
         "anneal_start": 0,
         "anneal_end": 2 * update,
     }
-    return BRBCConfig(**(FIELDS | given | changes))
+    return BRBCConfig(**(FIELDS | fields | changes))
 
 
 @pytest.mark.slow
-def test_br_bc_takes_the_clone_in(br_bc: Any) -> None:
+def test_br_bc_anneals_in_clone(br_bc: Any) -> None:
     partners = [line["partner_seats"] for line in read_lines(br_bc[0])[1:]]
     assert partners[0] == 0 and partners[-1] > 0.5
 
 
 @pytest.mark.slow
-def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(br_bc: Any) -> None:
+def test_br_bc_reports_last_and_keeps_best(br_bc: Any) -> None:
     folder, summary = br_bc
     clone = load_policy(folder / "bc-policy")
     with_clone = evaluate_pair(load_policy(folder / "policy-latest"), clone, 1000, 0).summary
@@ -161,7 +159,7 @@ def test_br_bc_reports_its_last_policy_and_keeps_the_best_with_the_clone(br_bc: 
 
 
 @pytest.mark.slow  # the loop is HDR-IPPO's, whose interruptions are always tested
-def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
+def test_interrupted_br_bc_run_matches_uninterrupted(
     br_bc: Any, bc_run: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:
     interrupt_at("hanabi_rl.algorithms.ppo_runner", 3 * ENVS * STEPS)
@@ -179,6 +177,6 @@ def test_an_interrupted_br_bc_run_ends_like_one_that_was_not(
     assert np.isfinite(summary["crossplay_with_bc_mean"])
 
 
-def test_the_annealing_must_end_after_it_starts() -> None:
+def test_annealing_must_end_after_start() -> None:
     with pytest.raises(ValueError, match="expected 0 <= start <= end, got 5, 4"):
         BRBCConfig(anneal_start=5, anneal_end=4)

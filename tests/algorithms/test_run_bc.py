@@ -1,4 +1,4 @@
-"""A whole BC run: what it writes, and that an interrupted one ends like one that was not."""
+"""Complete BC run: files, and equality of interrupted and uninterrupted runs."""
 
 import dataclasses
 import json
@@ -43,7 +43,7 @@ def without(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [{key: value for key, value in record.items() if key != name} for record in records]
 
 
-def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
+def test_run_writes_expected_files(bc_run: Any, bc_config: Any) -> None:
     folder, summary = bc_run
     names = {path.name for path in folder.iterdir()}
     assert names == RUN_FILES | {"input_hashes.json", "policy", "policy-accuracy", "policy-loss"}
@@ -57,7 +57,7 @@ def test_a_run_writes_what_it_should(bc_run: Any, bc_config: Any) -> None:
     assert config == bc_config(run_dir=str(folder), tensorboard=True, game=game)  # the data's game
 
 
-def test_the_summary_measures_the_kept_policies(bc_run: Any) -> None:
+def test_summary_evaluates_saved_policies(bc_run: Any) -> None:
     _, summary = bc_run
     assert (summary["num_players"], summary["eval_games"]) == (2, 1000)
     for policy in ("policy", "policy_accuracy", "policy_loss"):
@@ -85,7 +85,7 @@ def test_the_summary_measures_the_kept_policies(bc_run: Any) -> None:
         assert summary[f"{policy}_val_loss_per_timestep"] == pytest.approx(per_timestep, rel=1e-6)
 
 
-def test_metrics_are_one_line_an_epoch(bc_run: Any) -> None:
+def test_metrics_have_one_line_per_epoch(bc_run: Any) -> None:
     lines = read_lines(bc_run[0])
     assert [(line["step"], line["epoch"]) for line in lines] == [(5, 1), (10, 2), (15, 3)]
     assert ["selfplay_mean" in line for line in lines] == [
@@ -97,7 +97,7 @@ def test_metrics_are_one_line_an_epoch(bc_run: Any) -> None:
     assert lines[-1]["train_loss"] < lines[0]["train_loss"]
 
 
-def test_the_kept_policies_are_the_best(bc_run: Any) -> None:
+def test_saved_policies_are_best(bc_run: Any) -> None:
     folder, lines = bc_run[0], read_lines(bc_run[0])
     most_accurate: Any = load_policy(folder / "policy-accuracy")
     best = max(lines, key=lambda line: line["val_accuracy"])
@@ -119,7 +119,7 @@ def test_the_kept_policies_are_the_best(bc_run: Any) -> None:
 
 # in the middle of the first epoch, and at the end of the second
 @pytest.mark.parametrize("stop", [3, pytest.param(10, marks=pytest.mark.slow)])
-def test_an_interrupted_run_ends_like_one_that_was_not(
+def test_interrupted_run_matches_uninterrupted(
     stop: int,
     bc_run: Any,
     bc_config: Any,
@@ -140,9 +140,7 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     assert without([summary], "run_dir") == without([bc_run[1]], "run_dir")
 
 
-def test_a_finished_run_is_reported_again_not_repeated(
-    bc_run: Any, bc_config: Any, tmp_path: Path
-) -> None:
+def test_finished_run_is_not_repeated(bc_run: Any, bc_config: Any, tmp_path: Path) -> None:
     folder, before = tmp_path / "run", read_lines(bc_run[0])
     shutil.copytree(bc_run[0], folder)
     (folder / "summary.json").unlink()
@@ -151,10 +149,10 @@ def test_a_finished_run_is_reported_again_not_repeated(
     assert read_lines(folder) == before and (folder / "summary.json").exists()
 
 
-def test_a_run_does_not_go_on_with_other_games(
+def test_resume_rejects_other_games(
     bc_run: Any, bc_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under the names that it began with; not those that are generated, but who plays them."""
+    """Under the same names; for generated games, the agents are compared."""
     folder = tmp_path / "run"
     shutil.copytree(bc_run[0], folder)
     config: BCConfig = bc_config(run_dir=str(folder), resume=True)
@@ -167,8 +165,10 @@ def test_a_run_does_not_go_on_with_other_games(
         ("--data", config.data, (named, validation)),
         ("--val", config.val, (train, validation.select(less))),
     ):
-        monkeypatch.setattr(bc, "training_games", lambda *given, games=games: games)
-        with pytest.raises(ValueError, match=f"{flag} {' '.join(names)}: expected what this run"):
+        monkeypatch.setattr(bc, "training_games", lambda *source, games=games: games)
+        with pytest.raises(
+            ValueError, match=f"{flag} {' '.join(names)}: expected the run's original"
+        ):
             run_bc(config)
         with pytest.raises(ValueError, match=f"{folder}: {flag} {' '.join(names)}: expected what"):
             run_once("bc", of_game)
@@ -178,12 +178,12 @@ def test_a_run_does_not_go_on_with_other_games(
     names = [f"--demos {name}" for name in ("iggi", "rules?seed=0", "rules?seed=1")]
     found = bc.ALGORITHM.input_hashes(generated)
     assert list(found) == names and len(set(found.values())) == 3
-    begun = dataclasses.replace(generated, init_from="agent:clone-2p")
-    prior = {"--init-from agent:clone-2p": load_policy("agent:clone-2p").identity()}
-    assert bc.ALGORITHM.input_hashes(begun) == found | prior
+    started = dataclasses.replace(generated, init_from="agent:clone-2p")
+    pretrained = {"--init-from agent:clone-2p": load_policy("agent:clone-2p").identity()}
+    assert bc.ALGORITHM.input_hashes(started) == found | pretrained
 
 
-def test_without_validation_games_a_tenth_is_held_out(training: BCTrainConfig) -> None:
+def test_default_validation_is_a_tenth(training: BCTrainConfig) -> None:
     rules = load_games(training.data[0]).rules
     config = BCTrainConfig(data=training.data)
     train, validation = training_games(config, rules, seed=0)
@@ -193,25 +193,21 @@ def test_without_validation_games_a_tenth_is_held_out(training: BCTrainConfig) -
     )
 
 
-def test_too_few_games_to_hold_some_out_are_refused(
-    training: BCTrainConfig, tmp_path: Path
-) -> None:
+def test_too_few_games_to_validate_are_rejected(training: BCTrainConfig, tmp_path: Path) -> None:
     games, path = load_games(training.data[0]), str(tmp_path / "few.safetensors")
     config = BCTrainConfig(data=(path,))
     save_games(path, games.select(range(MIN_TRAIN_GAMES)))
     assert [len(part) for part in training_games(config, games.rules, seed=0)] == [4, 1]
     save_games(path, games.select(range(MIN_TRAIN_GAMES - 1)))
-    for flag, given in (("--data", config), ("--demo-games", BCTrainConfig(demo_games=4))):
+    for flag, source in (("--data", config), ("--demo-games", BCTrainConfig(demo_games=4))):
         message = f"{flag}: expected at least 5 games, or --val with others, got 4"
         with pytest.raises(ValueError, match=message):
-            training_games(given, games.rules, seed=0)
+            training_games(source, games.rules, seed=0)
     with_val = dataclasses.replace(config, val=training.val)
     assert len(training_games(with_val, games.rules, seed=0)[0]) == 4
 
 
-def test_games_of_too_few_decks_to_hold_some_out_are_refused(
-    training: BCTrainConfig, tmp_path: Path
-) -> None:
+def test_too_few_decks_to_validate_are_rejected(training: BCTrainConfig, tmp_path: Path) -> None:
     games, path = load_games(training.data[0]), str(tmp_path / "one.safetensors")
     save_games(path, games.select([0] * MIN_TRAIN_GAMES))
     message = (
@@ -225,20 +221,20 @@ def test_games_of_too_few_decks_to_hold_some_out_are_refused(
     assert len(training_games(with_val, games.rules, seed=0)[0]) == 5
 
 
-def test_validation_games_are_there_once_and_not_cloned(training: BCTrainConfig) -> None:
+def test_validation_games_are_unique_and_disjoint(training: BCTrainConfig) -> None:
     rules = load_games(training.data[0]).rules
     for val, message in (
-        (training.val * 2, "expected games that differ, got game 0 of .* again"),
-        (training.data, "--val: expected games that are not in --data, got 40 that are"),
+        (training.val * 2, "duplicate of game 0 of "),
+        (training.data, "--val: expected games not in --data, got 40 of them"),
     ):
         with pytest.raises(ValueError, match=message):
             training_games(BCTrainConfig(data=training.data, val=val), rules, seed=0)
 
 
-def test_validation_games_on_decks_that_are_cloned_are_counted(
+def test_validation_games_on_cloned_decks_are_counted(
     training: BCTrainConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whichever seat begins: another game on one of the cloned decks, rotated, is no fresh deck."""
+    """With any starting seat: another game on a rotation of a cloned deck is not held out."""
     games = load_games(training.data[0])
     rules, path = games.rules, str(tmp_path / "val.safetensors")
     training_games(training, rules, seed=0)
@@ -254,10 +250,8 @@ def test_validation_games_on_decks_that_are_cloned_are_counted(
     assert "--val: 2 of 3 games are on decks of --data" in capsys.readouterr().err
 
 
-def test_games_of_nobody_are_refused_before_anything_is_trained(
-    training: BCTrainConfig, tmp_path: Path
-) -> None:
-    """Files that name their human seats, of which there are none."""
+def test_games_without_human_seats_fail_early(training: BCTrainConfig, tmp_path: Path) -> None:
+    """Files with `human_seats` and no human seat."""
     games, path = load_games(training.data[0]), str(tmp_path / "bots.safetensors")
     save_games(path, dataclasses.replace(games, human_seats=np.zeros((len(games), 2), bool)))
     for change, message in (
@@ -268,7 +262,7 @@ def test_games_of_nobody_are_refused_before_anything_is_trained(
             training_games(BCTrainConfig(**change), games.rules, seed=0)
 
 
-def test_validation_games_of_another_game_are_refused(
+def test_validation_games_of_other_rules_are_rejected(
     training: BCTrainConfig, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.safetensors"
@@ -283,28 +277,29 @@ def test_validation_games_of_another_game_are_refused(
         )
 
 
-@pytest.mark.slow  # the next test has the first parameters alone
+@pytest.mark.slow  # the next test compares only the initial parameters
 @pytest.mark.parametrize(
     "network",
     [CLONE, StructuredConfig(trunk=(8,), head=8, card=(8,))],
     ids=lambda network: network.kind,
 )
-def test_a_clone_begins_as_the_agent_asked_for(
+def test_clone_starts_from_init_agent(
     network: NetworkConfig | StructuredConfig, bc_config: Any, tmp_path: Path
 ) -> None:
-    """With a rate of 0 it is still that agent at the end. Dropout and critic are training's own."""
+    """With a learning rate of 0 it still is that agent at the end. Dropout and critic are
+    training's own."""
     theirs = dataclasses.replace(network, dropout=0.2, critic=(4,))
     first = NetworkPolicy(init_params(TINY, theirs, jax.random.key(5)), TINY, theirs)
     save_policy(tmp_path / "agent", first, algorithm="bc", steps=0, score=None)
     same = {"lr": 0.0, "final_lr": 0.0, "weight_decay": 0.0, "epochs": 1, "network": network}
     start = str(tmp_path / "agent")
     run_bc(bc_config(run_dir=str(tmp_path / "run"), init_from=start, **same))
-    kept: Any = load_policy(tmp_path / "run")
-    jax.tree.map(np.testing.assert_array_equal, kept.params, first.params)
+    saved: Any = load_policy(tmp_path / "run")
+    jax.tree.map(np.testing.assert_array_equal, saved.params, first.params)
 
 
-def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> None:
-    """Whatever training drops."""
+def test_structured_clone_starts_from_init_agent(tmp_path: Path) -> None:
+    """With any dropout in training."""
     network = StructuredConfig(trunk=(8,), head=8, card=(8,))
     first = NetworkPolicy(init_params(TINY, network, jax.random.key(5)), TINY, network)
     save_policy(tmp_path / "agent", first, algorithm="bc", steps=0, score=None)
@@ -327,10 +322,10 @@ def test_a_structured_clone_begins_as_the_agent_asked_for(tmp_path: Path) -> Non
         ("{told}", r"NetworkConfig\(.*, got StructuredConfig\(features='facts', profile=True"),
     ],
 )
-def test_cloning_cannot_begin_with_another_network(
+def test_init_agent_of_other_network_is_rejected(
     start: str, message: str, bc_config: Any, tmp_path: Path
 ) -> None:
-    """Nothing is left of the start that failed."""
+    """The failed start leaves no files."""
     told = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
     agents = {
         "other": network_policy(TINY, 0),
@@ -344,26 +339,26 @@ def test_cloning_cannot_begin_with_another_network(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_presets_of_people_begin_with_the_prior_that_ships() -> None:
-    """Or with nothing, as they say where it cannot be."""
-    rules, prior = Rules(num_players=3), "agent:pretrained-3p"
+def test_human_presets_start_from_bundled_pretrained() -> None:
+    """Or from scratch, with a comment that states the reason."""
+    rules, pretrained = Rules(num_players=3), "agent:pretrained-3p"
     for preset in ("3p-human", "3p-human-hint-history"):
         config: Any = preset_config("bc", preset)
-        assert config.init_from == prior
-        load_initial_params(prior, config.network, rules)
+        assert config.init_from == pretrained
+        load_initial_params(pretrained, config.network, rules)
     facts = dataclasses.replace(config.network, features="facts")
     said = "--init-from agent:pretrained-3p: .*expected {}.*--init-from None: random"
     with pytest.raises(
         ValueError, match=said.format(".*features='hint-history'.*got .*features='facts'")
     ):
-        load_initial_params(prior, facts, rules)
+        load_initial_params(pretrained, facts, rules)
     with pytest.raises(
         ValueError, match=said.format("an agent for 2 players, got one for 3 players")
     ):
-        load_initial_params(prior, config.network, Rules())
+        load_initial_params(pretrained, config.network, Rules())
 
 
-def test_without_data_the_games_of_everybody_named_are_cloned(
+def test_demo_games_of_all_agents_are_cloned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))

@@ -1,5 +1,4 @@
-"""A whole HDR-IPPO run: what it writes, where its clone comes from, and that interruptions leave no
-trace."""
+"""Complete HDR-IPPO run: files, source of the clone, and interruptions."""
 
 import json
 import re
@@ -77,12 +76,12 @@ def config(training: BCTrainConfig) -> Callable[..., HDRIPPOConfig]:
 
 @pytest.fixture(scope="module")
 def run(config: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """The folder and the summary of an uninterrupted run that trains its own clone."""
+    """Folder and summary of an uninterrupted run that trains its own clone."""
     folder = tmp_path_factory.mktemp("runs") / "hdr"
     return folder, ALGORITHM.run(config(run_dir=str(folder), tensorboard=True))
 
 
-def test_a_run_writes_what_it_should(run: Any, config: Any) -> None:
+def test_run_writes_expected_files(run: Any, config: Any) -> None:
     folder, _ = run
     names = {path.name for path in folder.iterdir()}
     assert names == RUN_FILES | {"policy", "policy-latest", "bc", "bc-policy"}
@@ -95,7 +94,7 @@ def test_a_run_writes_what_it_should(run: Any, config: Any) -> None:
     )
 
 
-def test_the_summary_keeps_its_contract(run: Any) -> None:
+def test_summary_keeps_its_contract(run: Any) -> None:
     folder, summary = run
     stored = json.loads((folder / "summary.json").read_text())
     assert stored.keys() >= CONTRACT
@@ -107,17 +106,15 @@ def test_the_summary_keeps_its_contract(run: Any) -> None:
         assert low <= stored[f"{name}_mean"] <= high
 
 
-def test_the_summary_says_how_it_predicts_the_clones_validation_games(
-    run: Any, training: BCTrainConfig
-) -> None:
-    """Tables 3, 5 and 6: its own figures, the clone's, and by how much they differ."""
+def test_summary_reports_validation_prediction(run: Any, training: BCTrainConfig) -> None:
+    """Tables 3, 5 and 6: its own numbers, the clone's, and their difference."""
     folder, summary = run
     games = load_games(training.val[0])
     ours, clones = (predict(load_policy(folder / name), games) for name in ("policy", "bc-policy"))
     assert summary["val_games"] == len(games) == 16
     assert summary["val_accuracy"] == pytest.approx(ours.correct.sum() / ours.decisions.sum())
     for prefix, read in (("", ours), ("bc_", clones)):
-        nats = read.nll.sum() / (2 * read.decisions.sum())  # of two players one is idle
+        nats = read.nll.sum() / (2 * read.decisions.sum())  # one of two players is idle
         assert summary[f"{prefix}val_loss_per_timestep"] == pytest.approx(nats)
     difference = summary["val_loss_per_timestep"] - summary["bc_val_loss_per_timestep"]
     assert summary["val_loss_per_timestep_difference"] == pytest.approx(difference)
@@ -127,7 +124,7 @@ def test_the_summary_says_how_it_predicts_the_clones_validation_games(
     assert low <= difference <= high
 
 
-def test_metrics_are_one_line_an_update(run: Any) -> None:
+def test_metrics_have_one_line_per_update(run: Any) -> None:
     lines = read_lines(run[0])
     assert [line["step"] for line in lines] == list(range(UPDATES + 1))
     assert [line["env_steps"] for line in lines] == [
@@ -137,9 +134,9 @@ def test_metrics_are_one_line_an_update(run: Any) -> None:
     assert all(line["first_max_log_ratio"] <= 1e-4 for line in lines[1:])
 
 
-def test_the_kept_policies(run: Any) -> None:
-    """`policy` is the best of the evaluations after an update, `policy-latest` the last; the
-    checkpoint plays too."""
+def test_saved_policies(run: Any) -> None:
+    """`policy` is the best evaluation after an update, `policy-latest` the last; the checkpoint
+    loads too."""
     folder, lines = run[0], read_lines(run[0])
     evaluated = [line for line in lines[1:] if "selfplay_mean" in line]
     best = max(evaluated, key=lambda line: line["selfplay_mean"])
@@ -152,15 +149,15 @@ def test_the_kept_policies(run: Any) -> None:
     jax.tree.map(np.testing.assert_array_equal, latest.params, checkpoint.params)
 
 
-def test_the_clone_is_the_chosen_one(run: Any) -> None:
+def test_run_uses_selected_clone(run: Any) -> None:
     folder = run[0]
-    kept: Any = load_policy(folder / "bc-policy")
+    saved: Any = load_policy(folder / "bc-policy")
     most_accurate: Any = load_policy(folder / "bc" / "policy-accuracy")
-    jax.tree.map(np.testing.assert_array_equal, kept.params, most_accurate.params)
+    jax.tree.map(np.testing.assert_array_equal, saved.params, most_accurate.params)
 
 
-def test_training_starts_from_the_clone(run: Any, config: Any) -> None:
-    """What is measured before the first update is the clone's own play."""
+def test_training_starts_from_clone(run: Any, config: Any) -> None:
+    """The evaluation before the first update is the clone's self-play."""
     settings = config(run_dir=str(run[0]))
     clone: Any = load_policy(run[0] / "bc-policy")
     start = selfplay_metrics(clone, settings)
@@ -169,10 +166,10 @@ def test_training_starts_from_the_clone(run: Any, config: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_calibrated_policy_is_kept_at_its_temperature(
+def test_calibrated_policy_is_saved_with_temperature(
     run: Any, config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkpoint has what was learnt; of the policy the last layer is divided, nothing else."""
+    """The checkpoint has the learned parameters; in the policy only the last layer is divided."""
     clone: Any = load_policy(run[0] / "bc-policy")
 
     def nearest(reference: Any, policy: Any, seed: int) -> float:
@@ -182,19 +179,19 @@ def test_a_calibrated_policy_is_kept_at_its_temperature(
     monkeypatch.setattr(hdr_ippo, "calibrate_temperature", nearest)
     short = {"total_steps": ENVS * STEPS, "bc_policy": str(run[0] / "bc-policy")}
     ALGORITHM.run(config(run_dir=str(tmp_path / "c"), calibrate_temperature=True, **short))
-    learnt: Any = load_policy(tmp_path / "c" / "checkpoints" / "1")
-    last = jax.tree.map(lambda x: x / 1.5, learnt.params["logits"])
+    learned: Any = load_policy(tmp_path / "c" / "checkpoints" / "1")
+    last = jax.tree.map(lambda x: x / 1.5, learned.params["logits"])
     for name in ("policy", "policy-latest"):
-        kept: Any = load_policy(tmp_path / "c" / name)
+        saved: Any = load_policy(tmp_path / "c" / name)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
-            kept.params,
-            {**learnt.params, "logits": last},
+            saved.params,
+            {**learned.params, "logits": last},
         )
 
 
-@pytest.mark.slow  # algorithms/test_run_bc.py interrupts a run of cloning
-def test_an_interrupted_run_ends_like_one_that_was_not(
+@pytest.mark.slow  # algorithms/test_run_bc.py interrupts a cloning run
+def test_interrupted_run_matches_uninterrupted(
     run: Any,
     config: Any,
     interrupt_at: Any,
@@ -221,7 +218,7 @@ def test_an_interrupted_run_ends_like_one_that_was_not(
     assert without([summary], timed) == without([run[1]], timed)
 
 
-def test_a_run_that_stops_while_it_clones_says_how_the_whole_of_it_goes_on(
+def test_stop_during_cloning_names_resume_command(
     config: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:
     interrupt_at("hanabi_rl.algorithms.bc_training", 3)
@@ -234,7 +231,7 @@ def without(records: list[dict[str, Any]], names: tuple[str, ...]) -> list[dict[
     return [{key: value for key, value in record.items() if key not in names} for record in records]
 
 
-def test_only_a_network_can_be_the_clone(config: Any, tmp_path: Path) -> None:
+def test_clone_must_be_network(config: Any, tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="--bc-policy: expected a cloned network policy, got .* from bot:random"
     ):
@@ -242,9 +239,7 @@ def test_only_a_network_can_be_the_clone(config: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
-    config: Any, tmp_path: Path
-) -> None:
+def test_clone_sets_custom_card_counts(config: Any, tmp_path: Path) -> None:
     rules = Rules(
         num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2, num_cards_of_rank=(2, 1, 2)
     )
@@ -255,13 +250,13 @@ def test_a_clone_of_a_game_with_cards_of_its_own_trains_on_that_very_game(
     save_policy(tmp_path / "clone", clone, algorithm="bc", steps=0, score=None)
     folder = tmp_path / "run"
     given = {"bc_policy": str(tmp_path / "clone"), "run_dir": str(folder)}
-    ours, tiny = (  # what differs alone: not the hands, of 2 in both
+    ours, tiny = (  # they differ in the cards only: hands are 2 in both
         f"{hints} hint tokens and copies {copies} of the ranks"
         for hints, copies in ((8, (2, 1, 2)), (3, (3, 2, 1)))
     )
-    said = re.escape(f"--bc.val: expected games of {ours}, got {tiny}")
-    with pytest.raises(ValueError, match=f"^{said}$"):
-        ALGORITHM.run(config(**given, total_steps=ENVS * STEPS))  # which are of the tiny game
+    message = re.escape(f"--bc.val: expected games of {ours}, got {tiny}")
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        ALGORITHM.run(config(**given, total_steps=ENVS * STEPS))  # of the tiny game
     assert not folder.exists()
     ALGORITHM.run(config(**given, total_steps=ENVS * STEPS, bc=BCTrainConfig()))
     assert load_policy(folder / "policy-latest").rules == rules

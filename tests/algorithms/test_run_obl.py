@@ -1,4 +1,4 @@
-"""Whole tiny runs of off-belief learning, level by level."""
+"""Complete tiny runs of off-belief learning, level by level."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROFILED = dataclasses.replace(NETWORK, profile=True)
 
 
 def config_of(rules: Rules, folder: Path, updates: int = 2, **given: Any) -> OBLConfig:
-    """Of a run that is over in no time, unless more updates are asked for."""
+    """Config of a very short run, unless `updates` is larger."""
     fields: dict[str, Any] = {
         "num_envs": 32,
         "num_steps": 16,
@@ -51,7 +51,7 @@ def config_of(rules: Rules, folder: Path, updates: int = 2, **given: Any) -> OBL
     return OBLConfig(**(fields | {"game": rules, "run_dir": str(folder)} | given))
 
 
-def kept(folder: Path, network: StructuredConfig) -> str:
+def save_fresh(folder: Path, network: StructuredConfig) -> str:
     """A fresh policy in a folder."""
     params = init_params(TINY, network, jax.random.key(0))
     policy = NetworkPolicy(params=params, rules=TINY, network=network)
@@ -59,14 +59,14 @@ def kept(folder: Path, network: StructuredConfig) -> str:
     return str(folder)
 
 
-def test_a_level_below_that_the_run_cannot_begin_as_is_refused(tmp_path: Path) -> None:
-    wide = kept(tmp_path / "wide", dataclasses.replace(NETWORK, trunk=(64,)))
-    told = kept(tmp_path / "told", PROFILED)
-    good = kept(tmp_path / "good", NETWORK)
+def test_incompatible_previous_level_is_rejected(tmp_path: Path) -> None:
+    wide = save_fresh(tmp_path / "wide", dataclasses.replace(NETWORK, trunk=(64,)))
+    profiled = save_fresh(tmp_path / "told", PROFILED)
+    good = save_fresh(tmp_path / "good", NETWORK)
     for name, network in (
         (wide, NETWORK),
-        (told, NETWORK),
-        (told, PROFILED),
+        (profiled, NETWORK),
+        (profiled, PROFILED),
         ("bot:iggi", NETWORK),
     ):
         config = config_of(TINY, tmp_path / "run", previous_level=name, network=network)
@@ -83,8 +83,8 @@ def test_a_level_below_that_the_run_cannot_begin_as_is_refused(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("preset", ["next-level", "next-level-gpu"])
-def test_a_level_above_nothing_is_refused(preset: str, tmp_path: Path) -> None:
-    """It would be level 1, trained as one above it."""
+def test_next_level_needs_previous_level(preset: str, tmp_path: Path) -> None:
+    """It would be level 1, trained as a higher level."""
     given = dataclasses.replace(preset_config("obl", preset), run_dir=str(tmp_path / "run"))
     with pytest.raises(
         ValueError, match=f"--previous-level: .* got none, .* preset {preset} or --belie"
@@ -97,14 +97,14 @@ def test_a_level_above_nothing_is_refused(preset: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("preset", ["quick", "gpu"])
-def test_level_1_has_presets_of_its_own(preset: str) -> None:
+def test_level_1_has_own_presets(preset: str) -> None:
     check_obl_level(preset_config("obl", preset))
 
 
 @pytest.mark.slow
-def test_a_level_begins_as_the_one_below(tmp_path: Path) -> None:
-    """Where nothing is learnt it is that one, shown more; its belief is kept, and resumed with. Of
-    three players: two play in the next test."""
+def test_level_starts_from_previous_level(tmp_path: Path) -> None:
+    """Without learning it equals that level with more features; its belief is saved and resumed.
+    Three players: the next test has two."""
     rules = TINY_3P
     first, second = tmp_path / "level-1", tmp_path / "level-2"
     below = run("obl", config_of(rules, first))
@@ -124,8 +124,8 @@ def test_a_level_begins_as_the_one_below(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_reading_the_level_below_is_worth_points(tmp_path: Path) -> None:
-    """Level 1 is far above nothing, and level 2 above level 1: what a hint was given for counts."""
+def test_higher_level_scores_more(tmp_path: Path) -> None:
+    """Level 1 is far above no training, and level 2 above level 1: the meaning of hints counts."""
     found, below = [], dict[str, str]()
     for level in range(2):
         folder = tmp_path / str(level)

@@ -173,7 +173,7 @@ def test_wrong_names_of_deals_are_one_line(command, flags, message, capsys, tmp_
         (["leaderboard", "--board", "no.json", "--agents", "a"], "--board: expected a leaderboard"),
         (
             ["br-prox", "bot:random", "--partners", "no"],
-            "expected a file of partners, got no, which",
+            "no: no such partner file",
         ),
         (
             ["submit", "--server", "a", "bot:a", "--key-file", "no"],
@@ -184,29 +184,35 @@ def test_wrong_names_of_deals_are_one_line(command, flags, message, capsys, tmp_
             "--credentials: expected a file of two l",
         ),
         # before anything is played
-        (["gauntlet", "bot:random", "--plot", "/dev/null/a.png"], "--plot: expected a place that"),
+        (["gauntlet", "bot:random", "--plot", "/dev/null/a.png"], "--plot: cannot write to"),
         (
             ["human-likeness", "bot:random", "--games", "a.json", "--plot", "a"],
             "--plot: expected a file",
         ),
         (["br-prox", "bot:random", "--partners", "a", "--plot", "/"], "--plot: expected a file en"),
-        (["cross-play", "bot:random", "--out", "/dev/null"], "--out: expected a place that can"),
-        (["predict", "bot:random", "a.json", "--out", "/dev/null"], "--out: expected a place that"),
+        (["cross-play", "bot:random", "--out", "/dev/null"], "--out: cannot write to"),
+        (["predict", "bot:random", "a.json", "--out", "/dev/null"], "--out: cannot write to"),
         (
             ["challenge", "--out", "/dev/null"],
-            "--out: expected a place that can be written to, got",
+            "--out: cannot write to",
         ),
         (
             ["zero-shot", "--out", "/dev/null"],
-            "--out: expected a place that can be written to, got",
+            "--out: cannot write to",
         ),
-        (["sweep", "--run-dir", "/dev/null"], "--run-dir: expected a place that can be written to"),
-        (["train", "ippo", "--preset", "quick", "--run-dir", "/dev/null/a"], "--run-dir: expected"),
+        (["sweep", "--run-dir", "/dev/null"], "--run-dir: cannot write to"),
+        (
+            ["train", "ippo", "--preset", "quick", "--run-dir", "/dev/null/a"],
+            "--run-dir: cannot write",
+        ),
         (
             ["partners", "train", "a", "--count", "2", "--out", "/dev/null"],
-            "--out: expected a place that can",
+            "--out: cannot write to",
         ),
-        (["data", "split", "a.json", "--sizes", "1", "--out", "/dev/null"], "--out: expected a pl"),
+        (
+            ["data", "split", "a.json", "--sizes", "1", "--out", "/dev/null"],
+            "--out: cannot write to",
+        ),
         (["export", "agent:clone-2p", "clone.pt"], "OUT: expected a file ending in .safetensors"),
     ],
 )

@@ -163,7 +163,7 @@ def test_what_a_seed_was_chosen_by_is_not_what_it_is_shown_on(runs, capsys, monk
     group = ["--group", f"BC={','.join(seeds)}", "--val", "val.json", "--data", "test.json"]
     with pytest.raises(SystemExit):
         main(["leaderboard", "--proxies", "bot:random", "--agents", *seeds, *group])
-    said = "--val: expected games that are not in --data, got 2 that are"
+    said = "--val: expected games not in --data, got 2 of them"
     assert said in capsys.readouterr().err
 
 
@@ -210,7 +210,7 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--games", "1"],
-            "each of the 2 line-ups",
+            "at least one game per lineup, 2, got 1",
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--group", "A=s0"],
@@ -226,7 +226,7 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
         ),
         (  # before the games of the other one are played
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s1"],
-            "--agents s1: expected a proxy that is not the candidate itself",
+            "--agents s1: expected a proxy other than the candidate",
         ),
     ],
 )

@@ -67,7 +67,7 @@ def test_info_of_several_files(file, capsys, tmp_path):
 def test_info_names_the_deals_of_hanab_live(file, capsys, tmp_path):
     text = run(capsys, "data", "info", file)
     assert "hanab.live seeds" not in text  # of none
-    assert "20 games: hanab.live seeds named for 0" in run(capsys, "data", "info", file, "--seeds")
+    assert "20 games: 0 with a hanab.live seed" in run(capsys, "data", "info", file, "--seeds")
     numbers, rules = [3, 20_001, 5], Rules(num_players=3)
     tables = [PythonGame(rules, deck_from_seed(f"p3v0s{number}")) for number in numbers]
     tables[2] = PythonGame(rules, rotated_decks(rules, np.array([tables[2].deck]))[0, 2])
@@ -76,7 +76,7 @@ def test_info_names_the_deals_of_hanab_live(file, capsys, tmp_path):
     path = tmp_path / "dealt.safetensors"
     save_games(path, as_games(rules, tables, [np.array([rules.hand_size], np.int32)] * 3))
     text = run(capsys, "data", "info", path, "--seeds")
-    assert "3 games: hanab.live seeds named for 2, 1 of them begun by another seat" in text
+    assert "3 games: 2 with a hanab.live seed, 1 of them started by a seat other" in text
     rows = [line.split() for line in text.splitlines()[-3:]]
     assert rows == [["0", "p3v0s3", "0"], ["1", "-", "-"], ["2", "p3v0s5", "2"]]
     found = json.loads(run(capsys, "data", "info", path, "--max-seed", 20_001, "--json"))["seeds"]

@@ -1,4 +1,4 @@
-"""The download: which file of which repository, and the error where it cannot be had."""
+"""Download of human games: requested file, and errors."""
 
 import huggingface_hub
 import pytest
@@ -6,24 +6,24 @@ import pytest
 from hanabi_rl.data.download import download
 
 
-def test_the_file_that_is_asked_for(monkeypatch, tmp_path):
-    asked = []
+def test_download_fetches_requested_file(monkeypatch, tmp_path):
+    requests = []
 
     def fetch(repository, name, **options):
-        asked.append((repository, name, options))
+        requests.append((repository, name, options))
         return str(tmp_path / name)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
     assert download("train", 2, tmp_path) == tmp_path / "2_player_games_train_1k.safetensors"
     download("val", 3, tmp_path)
     options = {"repo_type": "dataset", "revision": None, "local_dir": str(tmp_path)}
-    assert asked == [
+    assert requests == [
         ("ah2ac2/datasets", "2_player_games_train_1k.safetensors", options),
         ("ah2ac2/datasets", "3_player_games_val.safetensors", options),
     ]
 
 
-def test_without_a_connection(monkeypatch, tmp_path):
+def test_download_error_lists_manual_steps(monkeypatch, tmp_path):
     def fail(*args, **options):
         raise OSError("no route to host")
 
@@ -41,7 +41,7 @@ def test_without_a_connection(monkeypatch, tmp_path):
     assert "https://huggingface.co/datasets/ah2ac2/datasets" in text
 
 
-def test_a_file_that_does_not_exist():
+def test_unknown_file_is_rejected():
     with pytest.raises(
         ValueError, match="2 or 3 players and one of train, val, all; got 4 players, 'train'"
     ):

@@ -1,5 +1,4 @@
-"""Games as recorders leave them: with a move after a last life lost, or ended by the site alone;
-and how games that are left out ended."""
+"""Surplus moves, games ended by the site, and the endings of skipped games."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ RULES = Rules()
 
 @pytest.fixture(scope="module")
 def games() -> Games:
-    """Eight games, of which the even ones are bombed and the odd ones stop after 9 moves."""
+    """Eight games: even ones are bombed, odd ones stop after 9 moves."""
     games = random_games(RULES, 8)
     assert (games.lives == 0).tolist() == [True, False] * 4
     return games
 
 
 def with_surplus(games: Games, moves: list[int], counted: bool = True) -> Games:
-    """Bombed games with more moves after their end, counted in their length or not."""
+    """Bombed games with more moves after the end, counted in their length or not."""
     actions, num_actions = games.actions.copy(), games.num_actions.copy()
     for game in np.flatnonzero(games.lives == 0):
         end = num_actions[game]
@@ -53,7 +52,7 @@ SURPLUS = {
 
 
 @pytest.mark.parametrize(("move", "counted"), SURPLUS.values(), ids=SURPLUS)
-def test_a_move_after_the_last_life_is_dropped(
+def test_move_after_last_life_is_dropped(
     games: Games, tmp_path: Path, move: int, counted: bool
 ) -> None:
     """jaxmarl before 0.2 ends a lost game one step late."""
@@ -72,7 +71,7 @@ def test_a_move_after_the_last_life_is_dropped(
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
 @pytest.mark.parametrize("hint", [False, True])
-def test_such_a_move_in_the_sites_format(
+def test_hanab_live_surplus_move_is_dropped(
     games: Games, tmp_path: Path, suffix: str, hint: bool
 ) -> None:
     path = tmp_path / f"old{suffix}"
@@ -95,7 +94,7 @@ def test_such_a_move_in_the_sites_format(
     np.testing.assert_array_equal(found.scores, games.scores)
 
 
-def test_every_command_tells_what_was_dropped(
+def test_every_command_reports_dropped_moves(
     games: Games, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, out = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
@@ -110,7 +109,7 @@ def test_every_command_tells_what_was_dropped(
     np.testing.assert_array_equal(load_games(out).actions, games.actions)
 
 
-def test_more_than_one_move_after_the_end_is_refused(games: Games, tmp_path: Path) -> None:
+def test_several_surplus_moves_are_rejected(games: Games, tmp_path: Path) -> None:
     path = tmp_path / "odd.safetensors"
     for odd in (with_surplus(games, [5, 5]), with_surplus(games, [RULES.noop, 5])):
         save_games(path, odd)
@@ -118,10 +117,8 @@ def test_more_than_one_move_after_the_end_is_refused(games: Games, tmp_path: Pat
             load_games(path)
 
 
-def test_a_game_with_an_illegal_move_before_is_refused_as_it_is(
-    games: Games, tmp_path: Path
-) -> None:
-    """Nothing is said to be dropped from it: a warning would fail this test."""
+def test_illegal_game_is_not_repaired(games: Games, tmp_path: Path) -> None:
+    """No move is dropped: a warning would fail this test."""
     path = tmp_path / "odd.safetensors"
     for game in np.flatnonzero(games.lives == 0):
         for turn in range(games.num_actions[game]):
@@ -132,19 +129,19 @@ def test_a_game_with_an_illegal_move_before_is_refused_as_it_is(
                 load_games(path)
 
 
-def test_a_game_cut_short_is_not_repaired(games: Games) -> None:
-    """Its length says that it stopped before its last life was lost."""
+def test_truncated_game_is_not_repaired(games: Games) -> None:
+    """Its length says that it stopped before the last life was lost."""
     short = dataclasses.replace(games, num_actions=games.num_actions - 1)
     same, dropped = without_surplus(short, np.where(games.lives == 0, games.num_actions - 1, -1))
     assert dropped == 0 and same is short
 
 
-def test_how_games_that_are_left_out_ended(
+def test_skipped_games_report_their_endings(
     games: Games, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Leaving out the lost games alone raises the mean: how many they are is said."""
+    """Skipping only lost games raises the mean, so their number is reported."""
     path = tmp_path / "games.safetensors"
-    odd = with_surplus(games, [5, 5])  # four bombed ones, and two with a score of another game
+    odd = with_surplus(games, [5, 5])  # four bombed games, and two with another game's score
     save_games(
         path, dataclasses.replace(odd, scores=odd.scores + np.eye(8, dtype=np.int32)[[1, 3]].sum(0))
     )
@@ -157,7 +154,7 @@ def test_how_games_that_are_left_out_ended(
     assert json.loads(out)["skipped_endings"] == {"bombed": 4, "unfinished": 2}
 
 
-def test_how_games_of_the_site_that_are_left_out_ended(games: Games, tmp_path: Path) -> None:
+def test_skipped_hanab_live_games_report_their_endings(games: Games, tmp_path: Path) -> None:
     three = random_games(Rules(num_players=3), 2, seed=5)
     save_games(tmp_path / "three.jsonl", three)
     save_games(tmp_path / "two.jsonl", games)
@@ -178,12 +175,12 @@ def test_endings() -> None:
         perfect.apply(encode_action(RULES, Move("play", slot=0)))
     assert ending_of(RULES, perfect.deck, [*perfect.actions, 5, 5]) == "perfect"
     assert ending_of(RULES, perfect.deck, perfect.actions[:-1]) == "unfinished"
-    assert ending_of(RULES, perfect.deck, [0]) is None  # a discard with all tokens there
+    assert ending_of(RULES, perfect.deck, [0]) is None  # a discard with all tokens
     assert ending_of(RULES, [0] * 50, []) is None
 
 
 def perfect_deck() -> list[int]:
-    """Played from slot 0, by turns, every card fits."""
+    """Deck on which every play from slot 0, by turns, scores."""
     wanted = [color * 5 + rank for color in range(5) for rank in range(5)]
     deck: list[int] = [-1] * 50
     table = PythonGame(RULES, full_deck(RULES))
@@ -199,8 +196,10 @@ def perfect_deck() -> list[int]:
 
 
 def speedrun(*moves: str, options: dict | None = None) -> dict:
-    """Eight points, then Alice hints and Bob makes the first of `moves` ("discard 1", slots from 1;
-    his hand is Y5 G2 G4 W1 W3, hers Y4 G1 G3 G5 G4), and so on by turns."""
+    """Eight points, then Alice hints and Bob makes the first of `moves`, and so on by turns.
+
+    Moves such as "discard 1" count slots from 1; Bob holds Y5 G2 G4 W1 W3, Alice Y4 G1 G3 G5 G4.
+    """
     deck = perfect_deck()
     w2, g4 = deck.index(16), 49 - deck[::-1].index(13)  # the second green 4, far below
     deck[w2], deck[g4] = deck[g4], deck[w2]
@@ -224,10 +223,8 @@ FAILED = {
 
 
 @pytest.mark.parametrize(("moves", "message"), FAILED.values(), ids=FAILED)
-def test_a_speedrun_that_lost_a_needed_card_is_refused(
-    moves: tuple[str, ...], message: str
-) -> None:
-    """The site ends it with score 0; the standard rules have it at 8."""
+def test_failed_speedrun_is_rejected(moves: tuple[str, ...], message: str) -> None:
+    """The site ends the game with score 0; by the standard rules it has 8 points."""
     record = speedrun(*moves)
     with pytest.raises(SiteGameError, match=f"option speedrun: {message}") as caught:
         game_from_json(record)
@@ -237,10 +234,10 @@ def test_a_speedrun_that_lost_a_needed_card_is_refused(
 
 
 def test_other_speedruns_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for moves in ((), ("discard 2",), ("play 3",)):  # other copies are left
+    for moves in ((), ("discard 2",), ("play 3",)):  # other copies remain
         assert game_from_json(speedrun(*moves)).score == 8
     missed = _parse(7, 200, json.dumps(speedrun("discard 1")).encode())
-    assert len(missed.actions) == 10  # ours, as one that was seen to its end
+    assert len(missed.actions) == 10  # with the option, the game ends there
     lost = game_from_json(speedrun("play 2", "play 3", "play 1"))
     assert lost.score == 0  # three strikes count before the last Y5
     path = tmp_path / "games.json"
@@ -252,5 +249,5 @@ def test_other_speedruns_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "left out; how they ended: 1 failed speedrun" in capsys.readouterr().err
 
 
-def test_one_game_without_its_surplus_move_is_counted_in_the_singular() -> None:
+def test_one_surplus_move_message_is_singular() -> None:
     assert surplus_text("the link", 1, 1).endswith("from 1 of 1 game")

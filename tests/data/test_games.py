@@ -1,5 +1,4 @@
-"""Files of games: the real ones, round trips, and an error for everything that can be wrong with
-one."""
+"""Files of games: human games, round trips, errors."""
 
 import dataclasses
 import json
@@ -39,11 +38,12 @@ def path(games, tmp_path):
     return tmp_path / "games.safetensors"
 
 
-# Games, mean score, unfinished and bombed ones of the recorded games: shared/data/README.md.
+# games, mean score, unfinished and bombed games: shared/data/README.md
 @pytest.mark.parametrize(
     ("name", "count", "mean", "known"),
     [
-        ("3_player_games_val", 221, 24.19, {"unfinished": 0, "bombed": 0}),  # the site ended 34
+        # the site ended 34 games
+        ("3_player_games_val", 221, 24.19, {"unfinished": 0, "bombed": 0}),
         ("3p_human_train_180", 180, None, {}),
         ("3p_human_val_41", 41, None, {}),
         ("2p_human_hanab_live", 19, None, {"unfinished": 8}),
@@ -54,7 +54,7 @@ def path(games, tmp_path):
         ("2p_hgroup_bot_val", 109, 21.39, {"bombed": 8, "decks": 109}),
     ],
 )
-def test_recorded_games_load_and_round_trip(tmp_path, name, count, mean, known):
+def test_human_games_round_trip(tmp_path, name, count, mean, known):
     source = shared_data(f"{name}.safetensors")
     games = load_games(source)
     stats = statistics(games)
@@ -69,8 +69,8 @@ def test_recorded_games_load_and_round_trip(tmp_path, name, count, mean, known):
         np.testing.assert_array_equal(tensor, copy[key], err_msg=key)
 
 
-def test_the_papers_table_for_the_three_player_validation_games():
-    """AH2AC2, open data: 221 games, scores 19/25/24.19/25/1.20, lengths 46/62/56.16/56/2.86."""
+def test_statistics_match_paper_table():
+    """AH2AC2 open data: 221 games, scores 19/25/24.19/25/1.20, lengths 46/62/56.16/56/2.86."""
     stats = statistics(load_games(shared_data("3_player_games_val.safetensors")))
     for spread, expected in (
         (stats.scores, (19, 25, 24.19, 25, 1.20)),
@@ -80,7 +80,7 @@ def test_the_papers_table_for_the_three_player_validation_games():
         assert got == expected
 
 
-def test_the_split_of_the_human_games_is_the_whole():
+def test_human_game_splits_cover_all_games():
     parts = [
         load_games(shared_data(f"3p_human_{part}.safetensors")) for part in ("train_180", "val_41")
     ]
@@ -88,12 +88,12 @@ def test_the_split_of_the_human_games_is_the_whole():
     whole = load_games(shared_data("3_player_games_val.safetensors"))
     order = np.argsort(joined.game_ids)
     assert_equal(joined.select(order), whole.select(np.argsort(whole.game_ids)))
-    shared = parts[1].on_decks_of(parts[0])  # docs/data.md: 40 to validate on
+    shared = parts[1].on_decks_of(parts[0])  # docs/data.md: 40 validation games
     assert parts[1].game_ids[shared].tolist() == [102953]
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".json", ".jsonl"])
-def test_round_trip(games, tmp_path, suffix):
+def test_save_and_load_round_trip(games, tmp_path, suffix):
     seats = np.arange(16).reshape(8, 2) % 3 > 0
     games = dataclasses.replace(games, human_seats=seats)
     if suffix == ".safetensors":  # hanab.live has names
@@ -105,8 +105,8 @@ def test_round_trip(games, tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".json", ".jsonl"])
-def test_games_of_any_layout_are_the_same_bytes_each_time(games, tmp_path, suffix):
-    """Views and other byte orders too; a game that is not the standard one has metadata."""
+def test_saved_bytes_ignore_array_layout(games, tmp_path, suffix):
+    """Including views and other byte orders; rules other than the standard ones have metadata."""
     whole = games if suffix != ".safetensors" else random_games(TINY, 8)
     arrays = {name: getattr(whole, name) for name in ("actions", "decks", "scores", "game_ids")}
     other = dataclasses.replace(
@@ -123,14 +123,14 @@ def test_games_of_any_layout_are_the_same_bytes_each_time(games, tmp_path, suffi
     assert len(files) == 1
 
 
-def test_one_game_is_the_sites_own_json(games, tmp_path):
+def test_single_game_is_site_json(games, tmp_path):
     save_games(tmp_path / "one.json", games.select([1]))
     assert json.loads((tmp_path / "one.json").read_text())["id"] == 101
     assert_equal(load_games(tmp_path / "one.json"), games.select([1]))
 
 
 @pytest.mark.parametrize("game_id", [None, True, "seven", 2**70])
-def test_a_game_without_a_usable_id_gets_its_position(games, tmp_path, game_id):
+def test_invalid_game_id_becomes_position(games, tmp_path, game_id):
     path = tmp_path / "games.json"
     save_games(path, games)
     records = json.loads(path.read_text())
@@ -139,30 +139,28 @@ def test_a_game_without_a_usable_id_gets_its_position(games, tmp_path, game_id):
     assert load_games(path).game_ids.tolist() == [100, 101, 102, 3, 104, 105, 106, 107]
 
 
-def test_a_small_game_round_trips_and_the_site_refuses_it(tmp_path):
+def test_small_rules_need_safetensors(tmp_path):
     small = random_games(TINY, 4)
     save_games(tmp_path / "small.safetensors", small)
     assert_equal(load_games(tmp_path / "small.safetensors"), small)
     with pytest.raises(
-        GameDataError, match=r"small.jsonl, game 0 \(game_id 100\): hanab.live has the standard"
+        GameDataError,
+        match=r"small.jsonl, game 0 \(game_id 100\): hanab.live has only the standard",
     ):
         save_games(tmp_path / "small.jsonl", small)
 
 
-def test_games_to_measure_on_are_there_once(games, path, tmp_path):
-    """Whatever their numbers are; the same deck with other moves is another game."""
+def test_duplicate_evaluation_games_are_rejected(games, path, tmp_path):
+    """Whatever their ids are; the same deck with other moves is another game."""
     assert_equal(load_distinct_games([path]), load_games(path))
     again = dataclasses.replace(games.select([3, 5]), game_ids=np.array([70, 80], np.int32))
     twice, other = tmp_path / "twice.safetensors", tmp_path / "other.safetensors"
     save_games(twice, concatenate_games([games, again]))
     save_games(other, again)
     for paths, message in (
-        (
-            [twice],
-            f"{twice}, game 8 (game_id 70): expected games that differ, got game 3 of {twice}",
-        ),
-        ([path, other], f"{other}, game 0 (game_id 70): expected .*, got game 3 of {path} again"),
-        ([other, other], f"{other}, game 0 (game_id 70): expected .*, got game 0 of {other} again"),
+        ([twice], f"{twice}, game 8 (game_id 70): duplicate of game 3 of {twice}"),
+        ([path, other], f"{other}, game 0 (game_id 70): duplicate of game 3 of {path}"),
+        ([other, other], f"{other}, game 0 (game_id 70): duplicate of game 0 of {other}"),
     ):
         with pytest.raises(GameDataError, match=message.replace("(", r"\(").replace(")", r"\)")):
             load_distinct_games(paths)
@@ -171,7 +169,7 @@ def test_games_to_measure_on_are_there_once(games, path, tmp_path):
     assert shorter.content_keys() != first.content_keys()
 
 
-def test_joining_and_selecting(games):
+def test_concatenate_and_select_games(games):
     long = dataclasses.replace(
         games,
         actions=np.pad(games.actions, ((0, 0), (0, 3)), constant_values=20),
@@ -192,8 +190,8 @@ def test_joining_and_selecting(games):
         concatenate_games([games, dataclasses.replace(games, rules=Rules(num_players=3))])
 
 
-def test_players_of_one_file_are_nobody_of_another(games):
-    """Of three games, five of whom nobody knows who played them, and three again."""
+def test_players_of_joined_files_differ(games):
+    """Three games, five games without players, and three more."""
     known = dataclasses.replace(
         games.select(slice(3)), players=np.array([[4, 9], [9, 4], [4, 4]], np.int32)
     )
@@ -219,7 +217,8 @@ def illegal_discard(t):
 
 
 def go_on_after_the_end(t):
-    for turn in t["num_actions"][4] + np.arange(2):  # one move alone is jaxmarl's, and dropped
+    # a single surplus move is jaxmarl's and is dropped
+    for turn in t["num_actions"][4] + np.arange(2):
         t["actions"][4, turn, turn % 2] = 5
     t["num_actions"][4] += 2
 
@@ -228,7 +227,7 @@ def go_on_after_the_end(t):
     ("change", "message"),
     [
         (lambda t: t.pop("scores"), "expected the tensor 'scores'"),
-        (lambda t: t.update(extra=t["scores"]), "expected no tensors but .*, got 'extra'"),
+        (lambda t: t.update(extra=t["scores"]), "expected only the tensors .*, got 'extra'"),
         (
             lambda t: t.update(actions=t["actions"].astype(np.float32)),
             "actions: expected integers, got dtype float32",
@@ -294,8 +293,8 @@ def go_on_after_the_end(t):
         ),
     ],
 )
-def test_what_is_wrong_is_named(path, change, message):
-    """File, game, turn, field, expected and got."""
+def test_invalid_file_error_names_location(path, change, message):
+    """File, game, turn, field, expected and actual value."""
     tensors = load_file(path)
     change(tensors)
     save_file({name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}, path)
@@ -303,7 +302,7 @@ def test_what_is_wrong_is_named(path, change, message):
         load_games(path)
 
 
-def test_the_first_offending_game_is_named(path):
+def test_validation_names_first_invalid_game(path):
     tensors = load_file(path)
     tensors["scores"][[2, 6]] += 1
     save_file(tensors, path)
@@ -313,7 +312,7 @@ def test_the_first_offending_game_is_named(path):
 
 
 @pytest.mark.parametrize("validate", [True, False])
-def test_games_without_a_turn_are_none(path, games, validate):
+def test_games_without_turns_are_rejected(path, games, validate):
     tensors = load_file(path)
     tensors["actions"] = tensors["actions"][:, :0].copy()
     save_file(tensors, path)
@@ -324,7 +323,7 @@ def test_games_without_a_turn_are_none(path, games, validate):
         validate_games(none)
 
 
-def test_numbers_of_games_of_any_kind_are_joined_as_they_are(path, games):
+def test_joined_game_ids_are_unchanged(path, games):
     tensors, numbers = load_file(path), np.arange(8) + 2**53
     save_file(tensors | {"game_ids": numbers.astype(np.uint64)}, path)
     loaded = load_games(path)
@@ -337,7 +336,7 @@ def test_numbers_of_games_of_any_kind_are_joined_as_they_are(path, games):
         validate_games(dataclasses.replace(games, game_ids=games.game_ids.astype(np.uint64)))
 
 
-def test_validation_can_be_left_out(path, games):
+def test_validation_is_optional(path, games):
     tensors = load_file(path)
     tensors["scores"][2] += 1
     save_file(tensors, path)
@@ -345,7 +344,7 @@ def test_validation_can_be_left_out(path, games):
     assert_equal(loaded, games, skip=("scores",))
 
 
-def test_a_wrong_flag_of_an_unfinished_game(games):
+def test_wrong_unfinished_flag_is_rejected(games):
     flipped = games.unfinished.copy()
     flipped[3] = ~flipped[3]
     with pytest.raises(
@@ -359,7 +358,7 @@ def test_a_wrong_flag_of_an_unfinished_game(games):
         validate_games(dataclasses.replace(games, actions=games.actions.astype(float)))
 
 
-def test_files_that_are_none(tmp_path):
+def test_unreadable_files_are_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match="expected a file of games"):
         load_games(tmp_path / "none.safetensors")
     for name, content, message in [
@@ -375,7 +374,7 @@ def test_files_that_are_none(tmp_path):
             load_games(tmp_path / name)
 
 
-def test_a_file_of_no_games_is_one_of_which_nothing_can_be_made(tmp_path):
+def test_load_some_games_rejects_empty_file(tmp_path):
     none = random_games(TINY, 1).select([])
     for name in ("none.safetensors", "none.json"):
         path = tmp_path / name
@@ -391,7 +390,7 @@ def test_a_file_of_no_games_is_one_of_which_nothing_can_be_made(tmp_path):
         load_games(tmp_path)
 
 
-def test_site_files_name_the_game_that_is_wrong(games, tmp_path):
+def test_hanab_live_error_names_game(games, tmp_path):
     path = tmp_path / "games.jsonl"
     save_games(path, games)
     lines = path.read_text().splitlines()
@@ -438,8 +437,8 @@ ODD = {
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("place", [0, 3])
-def test_one_odd_game_is_refused_or_left_out(games, tmp_path, suffix, odd, place):
-    """The first of a file, which is no measure of the others, and one of the middle."""
+def test_invalid_game_is_rejected_or_skipped(games, tmp_path, suffix, odd, place):
+    """At the first place of a file, which sets no standard for the others, and in the middle."""
     path = tmp_path / f"games{suffix}"
     save_games(path, random_games(Rules(num_players=3), 1))
     THREE.update(json.loads(path.read_text()))
@@ -452,12 +451,12 @@ def test_one_odd_game_is_refused_or_left_out(games, tmp_path, suffix, odd, place
     with pytest.raises(GameDataError, match=f"game {place}.*{message}"):
         load_games(path)
     skipped: list[GameDataError] = []
-    kept = load_games(path, on_invalid=skipped.append)
+    loaded = load_games(path, on_invalid=skipped.append)
     assert [error.game for error in skipped] == [place] and message in str(skipped[0])
-    assert_equal(kept, games.select(np.arange(len(games)) != place))
+    assert_equal(loaded, games.select(np.arange(len(games)) != place))
 
 
-def test_a_line_that_is_no_json_is_left_out(games, tmp_path):
+def test_invalid_json_line_is_skipped(games, tmp_path):
     path = tmp_path / "games.jsonl"
     save_games(path, games)
     lines = path.read_text().splitlines()
@@ -467,8 +466,8 @@ def test_a_line_that_is_no_json_is_left_out(games, tmp_path):
     assert ["line 3" in str(skipped[0]), "line 10" in str(skipped[1])] == [True, True]
 
 
-def test_odd_games_of_tensors_are_left_out_once_each(path, games):
-    """Each kind of wrong, two of them in one game, named by their places in the file."""
+def test_invalid_tensor_games_are_skipped_once(path, games):
+    """All types of errors, two of them in one game, with positions in the file."""
     tensors = load_file(path)
     tensors["decks"][6, 49, 1] = 5
     tensors["actions"][6, 0, 0] = 99
@@ -480,16 +479,16 @@ def test_odd_games_of_tensors_are_left_out_once_each(path, games):
     tensors["scores"][7] += 2**32
     save_file(tensors, path)
     skipped: list[GameDataError] = []
-    kept = load_games(path, on_invalid=skipped.append)
+    loaded = load_games(path, on_invalid=skipped.append)
     assert sorted(error.game for error in skipped) == [1, 2, 3, 5, 6, 7]
     assert all(f"game {error.game}" in str(error) for error in skipped)
-    assert_equal(kept, games.select([0, 4]))
+    assert_equal(loaded, games.select([0, 4]))
     tensors["scores"][[0, 4]] += 1
     save_file(tensors, path)
     assert len(load_games(path, on_invalid=skipped.append)) == 0 and len(skipped) == 14
 
 
-def test_a_file_that_is_none_is_refused_whatever_is_left_out(path, tmp_path):
+def test_invalid_layout_is_always_rejected(path, tmp_path):
     tensors = load_file(path)
     save_file(tensors | {"num_players": np.array(7)}, path)
     (tmp_path / "a.json").write_text("{")
@@ -500,7 +499,7 @@ def test_a_file_that_is_none_is_refused_whatever_is_left_out(path, tmp_path):
         assert skipped == []
 
 
-def test_unsigned_numbers_that_would_wrap(path):
+def test_unsigned_overflow_is_rejected(path):
     tensors = load_file(path)
     tensors["scores"] = tensors["scores"].astype(np.uint32)
     tensors["scores"][4] = 2**32 - 1
@@ -510,7 +509,7 @@ def test_unsigned_numbers_that_would_wrap(path):
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".json"])
-def test_what_cannot_be_read_back_is_not_written(tmp_path, suffix):
+def test_unreadable_games_are_not_written(tmp_path, suffix):
     games = random_games(Rules(), 2)
     for name, array in (
         ("human_seats", np.ones((2, 2), int)),
@@ -523,8 +522,8 @@ def test_what_cannot_be_read_back_is_not_written(tmp_path, suffix):
     assert not list(tmp_path.iterdir())
 
 
-def test_games_that_are_saved_are_as_readable_as_any_file(tmp_path):
-    """On a shared machine, by others."""
+def test_saved_games_respect_umask(tmp_path):
+    """On a shared machine, by other users."""
     (tmp_path / "any").touch()
     for name in ("games.safetensors", "games.json"):
         save_games(tmp_path / name, random_games(Rules(), 2))
@@ -532,8 +531,8 @@ def test_games_that_are_saved_are_as_readable_as_any_file(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["~/games.json", Path("~/a/games.safetensors")])
-def test_games_are_saved_in_the_home_folder(path, tmp_path, monkeypatch):
-    """Python expands no `~`, which would be a folder of that name."""
+def test_save_games_expands_home(path, tmp_path, monkeypatch):
+    """Python does not expand `~`, which would be a folder of that name."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     games = random_games(Rules(), 2, seed=0)

@@ -1,5 +1,4 @@
-"""hanab.live's JSON and links: the known link, round trips, other starting players, and what must
-be refused."""
+"""hanab.live's JSON and links: known link, round trips, starting players, rejections."""
 
 import copy
 import dataclasses
@@ -33,7 +32,7 @@ PAYLOAD = KNOWN_LINK.rpartition("/")[2].partition("#")[0]
 
 @st.composite
 def games(draw: st.DrawFn) -> tuple[Rules, np.ndarray, np.ndarray]:
-    """The beginning of a legal game of 2-5 players on any deck."""
+    """The beginning of a legal game of 2 to 5 players on any deck."""
     rules = Rules(num_players=draw(st.integers(2, 5)))
     deck = np.array(draw(st.permutations(full_deck(rules))), np.uint8)
     table = PythonGame(rules, deck)
@@ -55,7 +54,7 @@ def assert_same_game(game, rules, deck, moves):
     np.testing.assert_array_equal(game.actions, moves)
 
 
-def test_the_known_link_both_ways():
+def test_known_link_round_trips():
     rules = Rules()
     assert replay_link(rules, full_deck(rules), KNOWN_MOVES) == KNOWN_LINK
     assert_same_game(decode_link(KNOWN_LINK), rules, full_deck(rules), KNOWN_MOVES)
@@ -74,9 +73,8 @@ def test_links_and_json_round_trip(game):
     assert again.game_id == 7
 
 
-def test_json_by_hand():
-    """The known game, written out: Alice tells Bob 3s, Bob tells Alice red, cards by their place in
-    the deck."""
+def test_json_matches_hand_written_game():
+    """The known game by hand: Alice hints 3s, Bob hints red, cards by deck index."""
     record = game_to_json(Rules(), full_deck(Rules()), KNOWN_MOVES)
     assert record["players"] == ["Alice", "Bob"]
     assert record["deck"][0] == {"suitIndex": 0, "rank": 1}
@@ -92,8 +90,8 @@ def test_json_by_hand():
 
 
 @pytest.mark.parametrize("start", [1, 2])
-def test_another_starting_player(start):
-    """Seat x of ours sits at x + start on the site, which deals hands from its own seat 0."""
+def test_other_starting_player_rotates_seats(start):
+    """Seat x here is seat x + start on the site, which deals hands from its seat 0."""
     rules = Rules(num_players=3)
     deck = np.random.default_rng(5).permutation(full_deck(rules))
     table, moves = PythonGame(rules, deck), []
@@ -123,18 +121,18 @@ def test_another_starting_player(start):
     assert list(game.players) == names[start:] + names[:start]
 
 
-def test_the_export_stops_where_no_more_points_can_be_reached():
+def test_export_stops_when_no_card_can_score():
     table, moves = red_alone()
     rules, deck = table.rules, table.deck
-    kept = exported_length(rules, deck, moves)
-    assert 0 < kept < len(moves)
+    length = exported_length(rules, deck, moves)
+    assert 0 < length < len(moves)
     again = PythonGame(rules, deck)
-    for move in moves[:kept]:
+    for move in moves[:length]:
         assert again.can_score()
         again.apply(move)
     assert again.points == 5 and not again.can_score()
     np.testing.assert_array_equal(
-        decode_link(replay_link(rules, deck, moves)).actions, moves[:kept]
+        decode_link(replay_link(rules, deck, moves)).actions, moves[:length]
     )
 
 
@@ -151,7 +149,7 @@ def known_record() -> dict:
         [{"type": 5, "target": -1, "value": 10}, {"type": 4, "target": 1, "value": 4}],
     ],
 )
-def test_a_game_ended_by_players_is_read_up_to_there(ends):
+def test_terminated_game_is_read_up_to_end(ends):
     record = known_record()
     record["actions"] += ends
     np.testing.assert_array_equal(game_from_json(record).actions, KNOWN_MOVES)
@@ -160,8 +158,8 @@ def test_a_game_ended_by_players_is_read_up_to_there(ends):
         game_from_json(record)
 
 
-def test_a_link_with_such_an_end():
-    """Action types 0 to 5 make six of each value, where the known link's 0 to 3 make four."""
+def test_link_of_terminated_game_is_read():
+    """Action types 0 to 5 make six of each value; the known link's types 0 to 3 make four."""
     head, body, variant = PAYLOAD.replace("-", "").split(",")
     wider = "".join(
         ALPHABET[ALPHABET.index(first) // 4 * 6 + ALPHABET.index(first) % 4] + target
@@ -172,7 +170,7 @@ def test_a_link_with_such_an_end():
         np.testing.assert_array_equal(decoded.actions, KNOWN_MOVES)
 
 
-def test_what_the_site_turns_on_without_changing_the_rules():
+def test_options_without_rule_change_are_accepted():
     record = known_record()
     record["options"] |= {"timed": True, "timeBase": 120, "timePerTurn": 20, "tableName": "x"}
     record["options"] |= {"speedrun": True, "unheardOf": False, "numPlayers": 2, "variantID": 0}
@@ -193,7 +191,7 @@ def test_what_the_site_turns_on_without_changing_the_rules():
         f"https:/hanab.live/replay-json/{PAYLOAD}",  # as pathlib writes it
     ],
 )
-def test_a_link_in_every_spelling(link):
+def test_every_link_spelling_is_read(link):
     assert is_link(link)
     assert_same_game(decode_link(link), Rules(), full_deck(Rules()), KNOWN_MOVES)
     games = load_games(link)
@@ -211,19 +209,19 @@ def test_a_link_in_every_spelling(link):
         ("https://hanab.live/replay-json/", "expected a link with the game in it"),
     ],
 )
-def test_a_link_without_a_game(link, message):
+def test_link_without_game_is_rejected(link, message):
     with pytest.raises(ValueError, match=message) as caught:
         load_games(link)
     assert "hanab.live" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["hanab.live.json", "games/hanab.json", "bot:random", "2p.jsonl"])
-def test_what_is_no_link(name):
+def test_other_text_is_not_a_link(name):
     assert not is_link(name)
 
 
 def open_handed(rules: Rules, deck: np.ndarray) -> list[int]:
-    """Everyone knows their cards: plays what fits, else discards what is of no use."""
+    """Actions of players that know their hands: play, or discard useless cards."""
     table, moves = PythonGame(rules, deck), []
     while not table.over:
         hand = [divmod(table.deck[order], 5) for order in table.hands[table.player]]
@@ -236,16 +234,15 @@ def open_handed(rules: Rules, deck: np.ndarray) -> list[int]:
     return moves
 
 
-def test_the_export_stops_in_the_last_round_as_the_site_does(tmp_path):
-    """Deck 21: with one turn left, every next card is gone or with who has moved for the last
-    time."""
+def test_export_stops_in_last_round(tmp_path):
+    """Deck 21: with one turn left, every next card is gone or in a hand without a turn."""
     rules = Rules()
     deck = np.random.default_rng(21).permutation(full_deck(rules)).astype(np.uint8)
     moves = open_handed(rules, deck)
-    kept, table = exported_length(rules, deck, moves), PythonGame(rules, deck)
-    for move in moves[:kept]:
+    length, table = exported_length(rules, deck, moves), PythonGame(rules, deck)
+    for move in moves[:length]:
         table.apply(move)
-    assert (kept, len(moves), table.turns_left, table.over) == (64, 65, 1, False)
+    assert (length, len(moves), table.turns_left, table.over) == (64, 65, 1, False)
     nexts = {c * 5 + h for c, h in enumerate(table.fireworks) if h < 5}
     assert nexts and not nexts & {table.deck[order] for order in table.hands[table.player]}
     dead = table.hands[1 - table.player]
@@ -255,12 +252,12 @@ def test_the_export_stops_in_the_last_round_as_the_site_does(tmp_path):
     assert (games.num_actions.tolist(), games.unfinished.tolist()) == ([64], [False])
     save_games(tmp_path / "one.safetensors", games)
     assert not load_games(tmp_path / "one.safetensors").unfinished.any()
-    text = render_game(rules, deck, moves[:kept])
+    text = render_game(rules, deck, moves[:length])
     assert "after 64 moves" in text and "unfinished" not in text
     left = {"num_actions": np.array([63], np.int32), "scores": games.scores - 1}
     games = dataclasses.replace(games, **left)
     games.actions[0, 63] = rules.noop
-    save_games(tmp_path / "left.safetensors", games)  # one move less: it was abandoned
+    save_games(tmp_path / "left.safetensors", games)  # one move less: abandoned
     assert load_games(tmp_path / "left.safetensors").unfinished.all()
 
 
@@ -276,7 +273,7 @@ def test_the_export_stops_in_the_last_round_as_the_site_does(tmp_path):
         "detrimentalCharacters",
     ],
 )
-def test_options_that_change_the_rules_are_refused_by_name(option):
+def test_rule_changing_options_are_rejected(option):
     record = known_record()
     record["options"][option] = False
     game_from_json(record)
@@ -304,8 +301,8 @@ def test_options_that_change_the_rules_are_refused_by_name(option):
         (lambda r: r["actions"][0].update(type=6), "action 0: expected a type 0-5"),
         (lambda r: r["actions"][0].update(type=5), "action 0 ends the game, but 4 more follow"),
         (lambda r: r["actions"].insert(2, {"type": 4, "target": 0}), "action 2 ends .* 3 more"),
-        (lambda r: r["options"].update(twoDecks=True), "option twoDecks: expected one that is kno"),
-        (lambda r: r["options"].update(handSize=6), "option handSize: expected one that is known"),
+        (lambda r: r["options"].update(twoDecks=True), "option twoDecks: expected a known option"),
+        (lambda r: r["options"].update(handSize=6), "option handSize: expected a known option"),
         (lambda r: r["options"].update(cardCycle=1), "cardCycle changes the order of cards in a h"),
         (
             lambda r: r["options"].update(oneExtraCard=True, oneLessCard=True, emptyClues=True),
@@ -338,7 +335,7 @@ def test_options_that_change_the_rules_are_refused_by_name(option):
         (lambda r: r.update(options=[1]), "an object under 'options', got list"),
     ],
 )
-def test_malformed_records_are_refused(change, message):
+def test_malformed_records_are_rejected(change, message):
     record = known_record()
     change(record)
     with pytest.raises(ValueError, match=message):
@@ -359,16 +356,16 @@ def test_malformed_records_are_refused(change, message):
         (",03tb", ",06tb", "action types within 0-5, got '15' and '06'"),
     ],
 )
-def test_malformed_links_are_refused(old, new, message):
+def test_malformed_links_are_rejected(old, new, message):
     assert old in KNOWN_LINK
     with pytest.raises(ValueError, match=message):
         decode_link(KNOWN_LINK.replace(old, new, 1))
 
 
-def test_what_cannot_be_exported():
+def test_unsupported_exports_are_rejected():
     small = Rules(num_colors=2, num_ranks=3, hand_size=2)
     with pytest.raises(
-        ValueError, match="standard 50-card game only, got one of 2 colours, 3 ranks and hands of 2"
+        ValueError, match="only the standard 50-card game, got 2 colours, 3 ranks and hands of 2"
     ):
         replay_link(small, full_deck(small), [2])
     with pytest.raises(ValueError, match="at least one move, got none"):

@@ -1,4 +1,4 @@
-"""hanab.live's decks: Go's generator step by step, deals of its real server, and names."""
+"""hanab.live decks: Go's generator step by step, deals of the real server, names."""
 
 import itertools
 
@@ -47,7 +47,7 @@ def fibonacci(start: list[int]):
 
 
 def int31(seed: int):
-    """Go's `Int31` of a source with `seed` and the table under test."""
+    """Go's `Int31` of a source with `seed` and the tested table."""
     seed = seed % (2**31 - 1) or 89482311
     numbers = congruential(seed)
     start = [next(numbers) << 40 ^ next(numbers) << 20 ^ next(numbers) for _ in range(LAG)]
@@ -73,7 +73,7 @@ def plain_deal(name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("steps", [1, 606, 607, 5000])
-def test_the_start_table_is_the_generators_state_after_so_many_steps(monkeypatch, steps):
+def test_start_table_is_generator_state(monkeypatch, steps):
     monkeypatch.setattr(site, "TABLE_STEPS", steps)
     numbers = congruential(1)
     state = [next(numbers) << 20 ^ next(numbers) << 10 ^ next(numbers) for _ in range(LAG)]
@@ -82,8 +82,8 @@ def test_the_start_table_is_the_generators_state_after_so_many_steps(monkeypatch
     assert start_table.__wrapped__().tolist() == state
 
 
-def test_go_draws_these_numbers_with_seed_1():
-    """`rand.New(rand.NewSource(1)).Int63()`, three times, as Go's users know them."""
+def test_generator_matches_go_seed_1():
+    """`rand.New(rand.NewSource(1)).Int63()`, three times, known to Go's users."""
     int63 = [5577006791947779410, 8674665223082153551, 6129484611666145821]
     assert site._words(np.array([1]), 3)[0].tolist() == [number >> 32 for number in int63]
 
@@ -94,28 +94,28 @@ def test_checksums_are_crc_64_xz():
     assert crc64(texts).tolist() == [plain_crc(text) for text in texts]
 
 
-def test_a_deal_of_the_real_server():
+def test_deck_matches_real_server():
     deck = deck_from_seed("p2v0s1")
     hand = [f"{SUITS[card // 5]}{card % 5 + 1}" for card in deck[:5].tolist()]
     assert hand == ["B5", "P4", "B3", "R4", "G1"]
     assert deck.dtype == np.uint8 and sorted(deck) == full_deck(Rules())
 
 
-def test_two_seeds_are_one_deal():
+def test_two_seeds_can_share_a_deal():
     one, same, other = "p3v0s42770", "p3v0s52993", "p3v0s42771"
     assert deck_from_seed(one).tolist() == deck_from_seed(same).tolist()
     assert deck_from_seed(one).tolist() != deck_from_seed(other).tolist()
 
 
 @pytest.mark.parametrize("players", [2, 3, 4, 5])
-def test_decks_as_go_shuffles_them(players):
+def test_decks_match_go_shuffle(players):
     names = [f"p{players}v0s{suffix}" for suffix in (1, 950, 12345678, "anything", "-1")]
     for name, deck in zip(names, decks_from_seeds(names), strict=True):
         assert deck.tolist() == deck_from_seed(name).tolist() == plain_deal(name)
 
 
-def test_words_in_the_incomplete_interval_are_rejected():
-    """With such bounds a third to a half of the words, not one in a billion."""
+def test_words_in_incomplete_interval_are_rejected():
+    """These bounds reject a third to a half of the words instead of one in a billion."""
     bounds = [2**30 + 1, 3, 2**30 + 5, 3 * 2**29, 8, 2**30 + 1]
     seeds = np.arange(1, 41)
     expected = []
@@ -125,12 +125,12 @@ def test_words_in_the_incomplete_interval_are_rejected():
     assert site._draws(seeds, bounds).tolist() == expected
 
 
-def test_a_seed_of_zero_is_replaced(monkeypatch):
+def test_zero_seed_is_replaced(monkeypatch):
     monkeypatch.setattr(site, "crc64", lambda names: np.array([5 * (2**31 - 1)], np.uint64))
     assert site._source_seeds(["any"]).tolist() == [89482311]
 
 
-def test_names_and_ranges():
+def test_seed_names_and_ranges_expand():
     names, rules = parse_seed_names(["p4v0s7", "p4v0s9..11", "p4v0sfoo"])
     assert names == ["p4v0s7", "p4v0s9", "p4v0s10", "p4v0s11", "p4v0sfoo"]
     assert rules == Rules(num_players=4)
@@ -158,12 +158,12 @@ def test_names_and_ranges():
         (["p3v0s5", "p3v0s1..9"], "deal once, got p3v0s5 in 'p3v0s5' and in 'p3v0s1..9'"),
     ],
 )
-def test_wrong_names_are_refused(texts, problem):
+def test_invalid_seed_names_are_rejected(texts, problem):
     with pytest.raises(ValueError, match=f"^--seed-names: .*{problem}"):
         parse_seed_names(texts)
 
 
 @pytest.mark.parametrize("name", ["p2v0s1..5", "p2v1s1", "p9v0s1", ""])
-def test_one_deck_has_one_name(name):
+def test_deck_from_seed_rejects_other_names(name):
     with pytest.raises(ValueError, match="^seed: expected"):
         deck_from_seed(name)

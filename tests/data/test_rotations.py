@@ -1,4 +1,4 @@
-"""Deals that differ only in the seat that begins are one deck, and other games."""
+"""Deals that differ only in the starting seat: one deck, different games."""
 
 import dataclasses
 
@@ -17,13 +17,13 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 def turned(games: Games, starts: list[int]) -> Games:
-    """The games' decks as other seats begin; moves and all else stay."""
+    """The games' decks with other starting seats; moves and all other fields stay."""
     decks = rotated_decks(games.rules, games.decks)[np.arange(len(games)), starts]
     return dataclasses.replace(games, decks=decks)
 
 
 @pytest.mark.parametrize("players", [2, 3, 4, 5])
-def test_every_rotation_is_one_deck(players):
+def test_rotations_share_one_deck_id(players):
     rules = Rules(num_players=players)
     dealt = rules.hand_size * players
     games = random_games(rules, 4)
@@ -39,7 +39,7 @@ def test_every_rotation_is_one_deck(players):
         assert canonical.tolist() == [min(each.tolist()) for each in rotations]
 
 
-def test_decks_are_numbered_whichever_seat_begins():
+def test_deck_ids_ignore_starting_seat():
     games = random_games(TINY_3P, 5).select([0, 1, 2, 0, 3, 1, 1, 4])
     expected = [0, 1, 2, 0, 3, 1, 1, 4]
     assert games.deck_ids.tolist() == expected
@@ -50,8 +50,8 @@ def test_decks_are_numbered_whichever_seat_begins():
     assert games.select([]).num_decks == 0 and games.select([]).on_decks_of(games).tolist() == []
 
 
-def test_other_cards_are_another_deck():
-    """A hand in another order, two hands exchanged, or one card more or less that is rotated."""
+def test_different_cards_give_different_decks():
+    """A reordered hand, two exchanged hands, or one card more or less in the rotation."""
     rules = Rules(num_players=4)
     games = random_games(rules, 1, seed=3)
     deck, size = games.decks[0], rules.hand_size
@@ -67,8 +67,8 @@ def test_other_cards_are_another_deck():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_rotations_stay_in_one_part_of_a_split(seed):
-    """20 deals, each played by two teams, another seat beginning."""
+def test_split_keeps_rotations_together(seed):
+    """20 deals, each played by two teams from different starting seats."""
     games = random_games(TINY_3P, 20, seed=1).select([*range(20)] * 2)
     games = turned(games, [0] * 20 + [1, 2] * 10)
     for parts in (split_games(games, (0.5, 0.5), seed), split_games_by_size(games, (20, 10), seed)):
@@ -77,29 +77,29 @@ def test_rotations_stay_in_one_part_of_a_split(seed):
         assert [2 * len(decks) for decks in known] == list(map(len, parts))
 
 
-def test_a_split_without_rotations_is_the_one_it_always_was():
-    """By the sorted decks, as before rotations were compared: 28 decks, some played thrice."""
+def test_split_without_rotations_is_unchanged():
+    """By the sorted decks, as before rotations were compared: 28 decks, some played three times."""
     games = random_games(Rules(), 40).select([*range(28), *range(6), *range(6)])
     parts = split_games(dataclasses.replace(games, game_ids=np.arange(40)), (0.5, 0.5), 3)
     expected = [0, 1, 2, 5, 9, 10, 13, 18, 20, 23, 24, 27, 28, 29, 30, 33, 34, 35, 36, 39]
     assert parts[0].game_ids.tolist() == expected
 
 
-def test_intervals_take_rotations_as_one():
+def test_intervals_count_rotations_as_one_deck():
     games = random_games(Rules(num_players=3), 3).select([0, 0, 1, 1, 2, 2])
     games = dataclasses.replace(
         turned(games, [0, 1, 2, 0, 1, 2]), scores=np.array([10, 12, 14, 12, 11, 13], np.int32)
     )
     games = dataclasses.replace(games, unfinished=np.zeros(6, bool))
-    figures = measure_figures(GameAnalysis(games), measures_of("scores"))
-    expected = mean_interval(np.array([11.0, 13, 12]))  # within 0 and 25: nothing is cut
-    assert figures["score"] == pytest.approx(expected.mean)
-    assert figures["score_ci95"] == pytest.approx(expected.bounds)
+    measured = measure_figures(GameAnalysis(games), measures_of("scores"))
+    expected = mean_interval(np.array([11.0, 13, 12]))  # within 0 and 25: not clipped
+    assert measured["score"] == pytest.approx(expected.mean)
+    assert measured["score_ci95"] == pytest.approx(expected.bounds)
 
 
-def test_the_same_moves_on_a_rotated_deal_are_another_game(tmp_path):
+def test_rotated_deal_gives_different_game(tmp_path):
     """Seat 0 moves first and moves name slots: other cards are played."""
-    games = random_games(TINY_3P, 4).select([1])  # it stops before its end
+    games = random_games(TINY_3P, 4).select([1])  # stops before its end
     moves = games.actions.copy()
     moves[:] = TINY_3P.noop
     moves[:, 0] = TINY_3P.hand_size  # plays the oldest card
@@ -111,5 +111,5 @@ def test_the_same_moves_on_a_rotated_deal_are_another_game(tmp_path):
         save_games(path, dataclasses.replace(one, scores=points))
     both = load_distinct_games([first, second])
     assert (len(both), both.num_decks) == (2, 1)
-    with pytest.raises(ValueError, match="expected games that differ"):
+    with pytest.raises(ValueError, match="duplicate of game"):
         load_distinct_games([first, first])

@@ -1,4 +1,4 @@
-"""Recorded decks and their names on hanab.live."""
+"""hanab.live seeds of recorded decks."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 def dealt(players: int, names: list[str], rotations: list[int]) -> Games:
-    """Games of one move on the site's decks, begun by the seats `rotations`."""
+    """Games of one move on the site's decks, started by the seats `rotations`."""
     rules = Rules(num_players=players)
     turned = rotated_decks(rules, decks_from_seeds(names))[np.arange(len(names)), rotations]
     move = encode_action(rules, Move("play", slot=0))
@@ -28,7 +28,7 @@ def dealt(players: int, names: list[str], rotations: list[int]) -> Games:
 
 
 @pytest.mark.parametrize("players", [2, 3, 4, 5])
-def test_numbered_deals_are_found_whichever_seat_begins(players):
+def test_seeds_are_found_for_any_starting_seat(players):
     rotations = [*range(players), 1, 0]
     names = [f"p{players}v0s{7 + 5 * number}" for number in range(len(rotations) - 1)]
     names.append(f"p{players}v0s1001")  # beyond the search
@@ -38,12 +38,12 @@ def test_numbered_deals_are_found_whichever_seat_begins(players):
     assert find_seeds(games, 1001) == expected
 
 
-def test_no_deal_of_the_site_has_no_name():
+def test_other_decks_have_no_seed():
     assert find_seeds(random_games(Rules(), 3), 500) == [None] * 3
     assert find_seeds(random_games(TINY, 3)) == [None] * 3
     one, other = dealt(3, ["p3v0s1", "p3v0s2"], [0, 0]).decks
     games = random_games(Rules(num_players=3), 2)
-    # the same cards after the deal, and the hands' cards in another order
+    # same cards after the deal, hands' cards in another order
     swapped = np.concatenate([one[14::-1], one[15:]])
     assert find_seeds(dataclasses.replace(games, decks=np.stack([swapped, other])), 9) == [
         None,
@@ -51,23 +51,23 @@ def test_no_deal_of_the_site_has_no_name():
     ]
 
 
-def test_two_games_on_one_deal_have_one_name():
+def test_games_on_one_deal_share_seed():
     games = dealt(3, ["p3v0s4"] * 3, [2, 0, 2])
     assert find_seeds(games, 9) == [SiteSeed("p3v0s4", rotation) for rotation in (2, 0, 2)]
     assert games.deck_ids.tolist() == [0, 0, 0]
 
 
-def test_exported_seeds_are_compared_with_the_deck(tmp_path):
+def test_exported_seeds_are_verified(tmp_path):
     names = ["p3v0scustom", "p3v0s400000", "p3v0s3", "p3v0s4", "p3v0s5"]
     path = tmp_path / "export.json"
     save_games(path, dealt(3, names, [0, 1, 2, 0, 0]))
     records = json.loads(path.read_text())
-    said = ["p3v0scustom", "p3v0s400000", "p3v0s\ud800", "JSON", 7]  # two are right
-    for record, seed in zip(records, said, strict=True):
+    exported = ["p3v0scustom", "p3v0s400000", "p3v0s\ud800", "JSON", 7]  # two are valid
+    for record, seed in zip(records, exported, strict=True):
         record["seed"] = seed
     path.write_text(json.dumps(records))
     games = load_games(path)
-    assert games.seeds.tolist() == [*said[:4], ""]
+    assert games.seeds.tolist() == [*exported[:4], ""]
     assert find_seeds(games, 4) == [
         SiteSeed("p3v0scustom", 0),
         SiteSeed("p3v0s400000", 1),
@@ -82,22 +82,24 @@ def test_exported_seeds_are_compared_with_the_deck(tmp_path):
     assert concatenate_games([plain, plain]).seeds is None
 
 
-def test_the_table_names_every_game():
+def test_seed_table_lists_every_game():
     games = dealt(3, ["p3v0s4", "p3v0s900"], [2, 0])
     text = describe_seeds(games, find_seeds(games, 9), listed=True)
     assert text.splitlines() == [
-        "2 games: hanab.live seeds named for 1, 1 of them begun by another seat than the site's "
+        "2 games: 1 with a hanab.live seed, 1 of them started by a seat other than the site's "
         "first",
         "   game_id  seed          rotation",
         "       100  p3v0s4               2",
         "       101  -                    -",
     ]
     alone = games.select([1])
-    assert describe_seeds(alone, find_seeds(alone, 9)).startswith("1 game: hanab.live seeds named")
+    assert describe_seeds(alone, find_seeds(alone, 9)).startswith(
+        "1 game: 0 with a hanab.live seed"
+    )
 
 
-def test_peoples_games_are_numbered_deals():
-    """AH2AC2's, of which three pairs are one deal: shared/reference/hanab-live-facts.md."""
+def test_human_games_have_seeds():
+    """Three pairs of AH2AC2's games share a deal: shared/reference/hanab-live-facts.md."""
     games = load_games(shared_data("3_player_games_val.safetensors"), validate=False)
     found = find_seeds(games)
     rotations = [seed.rotation for seed in found if seed is not None]
@@ -109,6 +111,8 @@ def test_peoples_games_are_numbered_deals():
     assert games.num_decks == 218
 
 
-def test_one_game_is_counted_in_the_singular():
+def test_one_game_summary_is_singular():
     games = dealt(3, ["p3v0s4"], [0])
-    assert describe_seeds(games, find_seeds(games, 9)).startswith("1 game: hanab.live seeds named")
+    assert describe_seeds(games, find_seeds(games, 9)).startswith(
+        "1 game: 1 with a hanab.live seed"
+    )

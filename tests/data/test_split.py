@@ -1,4 +1,4 @@
-"""Splits: exact sizes, no deck in two parts, every game in one."""
+"""Splits: exact sizes, disjoint decks, all games."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 @pytest.fixture(scope="module")
 def games():
-    """40 games on 28 decks: four played thrice, four twice, the others once."""
+    """40 games on 28 decks: four played three times, four twice, the others once."""
     games = random_games(Rules(), 40)
     deck_of_game = [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, *range(8, 28)]
     return dataclasses.replace(games, decks=games.decks[deck_of_game])
@@ -23,7 +23,7 @@ def decks_of(part):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_by_fractions(games, seed):
+def test_split_by_fractions(games, seed):
     parts = split_games(games, (0.7, 0.2, 0.1), seed)
     assert [len(part) for part in parts] == [28, 8, 4]
     assert sum(len(decks_of(part)) for part in parts) == 28
@@ -33,21 +33,21 @@ def test_by_fractions(games, seed):
     assert all((np.diff(part.game_ids) > 0).all() for part in parts)
 
 
-def test_by_sizes_leaves_the_others_out(games):
+def test_split_by_size_drops_remaining_games(games):
     parts = split_games_by_size(games, (10, 5), seed=0)
     assert [len(part) for part in parts] == [10, 5]
     assert not decks_of(parts[0]) & decks_of(parts[1])
 
 
-def test_a_split_is_random_and_repeatable(games):
+def test_split_is_random_and_repeatable(games):
     first, again, other = (
         split_games(games, (0.5, 0.5), seed)[0].game_ids.tolist() for seed in (0, 0, 1)
     )
     assert first == again != other
 
 
-def test_repeated_decks_are_in_every_part():
-    """Not only in the first part: the most played decks choose a part at random."""
+def test_every_part_has_repeated_decks():
+    """Not only in the first part: the most played decks go to random parts."""
     from hanabi_rl.data.split import _assign
 
     counts = np.array([2] * 50 + [1] * 100)
@@ -57,8 +57,8 @@ def test_repeated_decks_are_in_every_part():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_part_is_left_without_a_deck(seed):
-    """Three decks played twice each leave no room for a whole one in the smaller part."""
+def test_every_part_has_a_deck(seed):
+    """Three decks played twice each do not fit into the smaller part."""
     games = random_games(Rules(), 6)
     games = dataclasses.replace(games, decks=games.decks[[0, 0, 1, 1, 2, 2]])
     parts = split_games_by_size(games, (5, 1), seed)
@@ -67,7 +67,7 @@ def test_no_part_is_left_without_a_deck(seed):
     assert [len(part) for part in parts] == [2, 2, 2]
 
 
-def test_what_cannot_be_split(games):
+def test_invalid_splits_are_rejected(games):
     for fractions in [(), (0.5, 0.6), (1.5, -0.5), (np.nan, 0.5), np.array([0.5, 0.6])]:
         with pytest.raises(ValueError, match="positive fractions that add to 1"):
             split_games(games, fractions, seed=0)

@@ -1,4 +1,4 @@
-"""Sweeps as jobs of a Slurm whose commands are made up."""
+"""Sweeps as jobs of a fake Slurm."""
 
 import csv
 import dataclasses
@@ -60,7 +60,7 @@ def swept(base: IPPOConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
-    """What `sweep.csv` says, but for the time and the place."""
+    """Rows of `sweep.csv` without time and folder."""
     with (folder / "sweep.csv").open() as file:
         return [
             {key: value for key, value in row.items() if key not in ("wall_s", "run_dir")}
@@ -69,12 +69,12 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def job(folder: Path, run: Callable[[str, Any], Mapping[str, Any]]) -> cluster.Job:
-    """A job that calls `run`, which must be a local function: those are pickled whole."""
+    """Job that calls `run`, a local function, which is pickled by value."""
     return cluster.Job(run, "ippo", RunConfig(run_dir=str(folder)))
 
 
 @pytest.mark.slow
-def test_the_signal_before_a_jobs_time_is_over_saves_and_queues_it_again(tmp_path: Path) -> None:
+def test_timeout_signal_saves_and_requeues(tmp_path: Path) -> None:
     def run(algorithm: str, config: Any) -> dict[str, Any]:
         from hanabi_rl.runs.run_dir import GracefulStop
 
@@ -115,7 +115,7 @@ cat "$SLURM_FAKE/queue"
 
 
 class FakeSlurm:
-    """Programs on PATH that keep what is submitted; `run` runs a job as Slurm would."""
+    """Slurm's commands on PATH, which record submissions; `run` runs a job as Slurm would."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -125,12 +125,12 @@ class FakeSlurm:
         self.queue()
 
     def queue(self, *ids: str) -> None:
-        """What squeue says is waiting or running."""
+        """Set the pending and running jobs of squeue."""
         (self.folder / "queue").write_text("".join(f"{job_id}\n" for job_id in ids))
 
     @property
     def scripts(self) -> list[Path]:
-        """What sbatch was given, in order; ids count in hundreds."""
+        """Scripts submitted with sbatch, in order; ids count in hundreds."""
         file = self.folder / "submitted"
         return [Path(line) for line in file.read_text().splitlines()] if file.exists() else []
 
@@ -151,12 +151,12 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
 
 
 def script_of(sbatch: Path, job: int) -> Path:
-    """Where submitit keeps the script once it knows the job's id."""
+    """Path of submitit's script once the job's id is known."""
     return sbatch if sbatch.exists() else sbatch.parent / f"{job}_submission.sh"
 
 
 @pytest.mark.slow
-def test_slurm_gets_an_array_and_the_same_command_collects_it(
+def test_same_command_submits_and_collects_array(
     swept: Path,
     base: IPPOConfig,
     slurm: FakeSlurm,
@@ -199,13 +199,13 @@ def test_slurm_gets_an_array_and_the_same_command_collects_it(
     from submitit.core.utils import DelayedSubmission
 
     for task, (run, point) in enumerate(zip(RUNS, POINTS, strict=True)):
-        asked = DelayedSubmission.load(jobs / f"100_{task}_submitted.pkl").function
-        assert (asked.run, asked.algorithm) == (run_once, "ippo")
-        assert asked.config == dataclasses.replace(
+        function = DelayedSubmission.load(jobs / f"100_{task}_submitted.pkl").function
+        assert (function.run, function.algorithm) == (run_once, "ippo")
+        assert function.config == dataclasses.replace(
             base, **point.values, run_dir=str(tmp_path / "sweep-a" / run)
         )
 
-    slurm.queue("100_0", "100_1")  # both still wait: nothing is submitted again
+    slurm.queue("100_0", "100_1")  # both are pending: nothing is submitted again
     with pytest.raises(SweepIncomplete, match="0 of 2 runs are finished"):
         run_sweep(sweep, base, POINTS)
     assert len(slurm.scripts) == 1
@@ -219,15 +219,15 @@ def test_slurm_gets_an_array_and_the_same_command_collects_it(
         run_sweep(sweep, base, POINTS)
     assert len(slurm.scripts) == 1
     assert rows(tmp_path / "sweep-a") == rows(swept)[:1]
-    shown = capsys.readouterr().out
-    assert POINTS[0].name in shown and POINTS[1].name not in shown
+    out = capsys.readouterr().out
+    assert POINTS[0].name in out and POINTS[1].name not in out
 
-    slurm.queue()  # the other was cancelled: it is told of and goes in again, alone
+    slurm.queue()  # the other was cancelled: it alone is reported and submitted again
     with pytest.raises(SweepIncomplete):
         run_sweep(sweep, base, POINTS)
-    told = capsys.readouterr().err
-    assert f"{RUNS[1]}: job 100_1 was stopped before its run was finished" in told
-    assert f"(log: {jobs}/100_1_0_log.err); sent again" in told
+    err = capsys.readouterr().err
+    assert f"{RUNS[1]}: job 100_1 was stopped before its run was finished" in err
+    assert f"(log: {jobs}/100_1_0_log.err); submitted again" in err
     again = script_of(slurm.scripts[1], 200)
     assert "--array" not in again.read_text()
     assert slurm.run(again, 200) == 0
@@ -235,9 +235,7 @@ def test_slurm_gets_an_array_and_the_same_command_collects_it(
     assert rows(tmp_path / "sweep-a") == rows(swept) and len(slurm.scripts) == 2
 
 
-def test_what_the_runs_share_is_a_job_that_the_array_waits_for(
-    slurm: FakeSlurm, tmp_path: Path
-) -> None:
+def test_array_waits_for_shared_run(slurm: FakeSlurm, tmp_path: Path) -> None:
     def run(algorithm: str, config: Any) -> dict[str, Any]:
         return {}
 
@@ -257,7 +255,7 @@ def test_what_the_runs_share_is_a_job_that_the_array_waits_for(
     assert len(slurm.scripts) == 3
 
 
-def test_a_sweep_is_the_same_however_its_folder_is_named_and_no_other(
+def test_job_name_ignores_folder_spelling(
     slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(algorithm: str, config: Any) -> dict[str, Any]:
@@ -278,7 +276,7 @@ def test_a_sweep_is_the_same_however_its_folder_is_named_and_no_other(
     assert cluster.job_name(Path("sweep")) == names[0]
 
 
-def test_a_job_that_failed_on_slurm_is_told_of(
+def test_failed_slurm_job_is_reported(
     slurm: FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(algorithm: str, config: Any) -> dict[str, Any]:
@@ -289,11 +287,11 @@ def test_a_job_that_failed_on_slurm_is_told_of(
     assert slurm.run(script_of(slurm.scripts[0], 100), 100, 1) != 0
     slurm.queue("100_0")
     cluster.submit_slurm(tmp_path, SweepConfig(), stages)
-    told = capsys.readouterr().err
-    assert f"{tmp_path}/b: job 100_1 failed: ValueError: no such clone (log: {tmp_path}" in told
+    err = capsys.readouterr().err
+    assert f"{tmp_path}/b: job 100_1 failed: ValueError: no such clone (log: {tmp_path}" in err
 
 
-def test_without_slurm_and_where_it_refuses(
+def test_missing_or_rejecting_slurm_is_reported(
     slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages = [[job(tmp_path / "a", lambda algorithm, config: {})]]
@@ -307,7 +305,7 @@ def test_without_slurm_and_where_it_refuses(
         cluster.submit_slurm(tmp_path, SweepConfig(), stages)
 
 
-def test_without_submitit_the_extra_is_named_before_anything_runs(
+def test_missing_submitit_fails_before_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
@@ -317,8 +315,8 @@ def test_without_submitit_the_extra_is_named_before_anything_runs(
     assert not (tmp_path / "sweep").exists()
 
 
-@pytest.mark.slow  # a process of its own
-def test_a_sweep_without_a_launcher_imports_no_submitit() -> None:
+@pytest.mark.slow  # a process
+def test_local_sweep_does_not_import_submitit() -> None:
     run_python(
         "import sys\n"
         "import hanabi_rl.launch.sweep, hanabi_rl.algorithms.ippo\n"
@@ -334,6 +332,6 @@ def test_a_sweep_without_a_launcher_imports_no_submitit() -> None:
         ("slurm_extra", ("account",), "--slurm-extra: expected OPTION=VALUE, got 'account'"),
     ],
 )
-def test_what_slurm_is_asked_for_is_checked(field: str, value: Any, message: str) -> None:
+def test_slurm_options_are_validated(field: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SweepConfig(**{field: value})

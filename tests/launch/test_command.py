@@ -1,4 +1,4 @@
-"""The command of a run, from its config: what it says makes the same config again."""
+"""The command of a run reproduces its config."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hanabi_rl.storage.dataclass_io import to_dict
         ("other_play", "--preset one-rank --total-steps 5000 --wandb --no-tensorboard"),
     ],
 )
-def test_the_command_of_a_run_makes_its_config(algorithm: str, flags: str) -> None:
+def test_run_command_reproduces_config(algorithm: str, flags: str) -> None:
     entry = ALGORITHMS[algorithm]
 
     def parse(words: list[str]) -> Any:
@@ -48,7 +48,7 @@ def test_the_command_of_a_run_makes_its_config(algorithm: str, flags: str) -> No
     assert not {"--run-dir", "--wandb", "--no-tensorboard"} & set(command)
 
 
-def test_a_command_names_files_without_their_folders_and_is_empty_where_none_makes_it(
+def test_run_command_omits_folders(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     flags = ["--preset", "quick", "--data", "/home/somebody/games/mine.safetensors"]
@@ -58,11 +58,11 @@ def test_a_command_names_files_without_their_folders_and_is_empty_where_none_mak
     for changes in ({"preset": None}, {"preset": "gone"}, {"preset": "/home/somebody/x.toml"}):
         assert command_of("bc", dataclasses.replace(config, **changes), configs_folder()) == ""
     monkeypatch.setattr(cli_args, "_flag_differences", lambda *_: [])
-    assert command_of("bc", config, configs_folder()) == ""  # it would make another config
+    assert command_of("bc", config, configs_folder()) == ""  # it would give another config
 
 
 @pytest.mark.parametrize("named", ["", "policy", "policy/policy.safetensors"])
-def test_an_exported_run_has_its_command(tmp_path: Path, named: str) -> None:
+def test_exported_run_has_command(tmp_path: Path, named: str) -> None:
     run, out = tmp_path / "run", tmp_path / "a.safetensors"
     save_policy(run / "policy", network_policy(TINY, 0), algorithm="ippo", steps=7, score=None)
     flags = ["--preset", "small", "--seed", "5"]
@@ -79,7 +79,7 @@ def test_an_exported_run_has_its_command(tmp_path: Path, named: str) -> None:
     assert read_card(out)["command"] == "by hand"
 
 
-def test_a_config_of_another_program_is_not_the_runs(tmp_path: Path) -> None:
+def test_other_config_file_gives_no_command(tmp_path: Path) -> None:
     out = tmp_path / "a.safetensors"
     save_policy(tmp_path / "p", network_policy(TINY, 0), algorithm="ippo", steps=7, score=None)
     for text in ("[1, 2]", "not JSON", '{"config": {"lr": "x"}, "algorithm": "ippo"}', "{}"):

@@ -1,4 +1,4 @@
-"""Configs: dictionaries and back, presets, and the command line."""
+"""Configs: dictionaries and back, presets, command line."""
 
 import dataclasses
 import json
@@ -91,13 +91,13 @@ configs = st.one_of(
 
 @settings(max_examples=30, deadline=None)  # the machine may be busy
 @given(configs)
-def test_dictionaries_and_json_give_the_same_config_back(config: Any) -> None:
+def test_config_round_trips_through_json(config: Any) -> None:
     assert from_dict(type(config), to_dict(config)) == config
     again = from_dict(type(config), json.loads(json.dumps(to_dict(config))))
     assert again == config and hash(again) == hash(config)
 
 
-def test_some_fields_are_enough() -> None:
+def test_missing_fields_use_defaults() -> None:
     config = from_dict(
         HDRIPPOConfig, {"kl_weight": 1, "bc": {"epochs": 3.0}, "game": {"num_players": 3}}
     )
@@ -132,7 +132,7 @@ def test_some_fields_are_enough() -> None:
         ({"bc": {"data": "games.safetensors"}}, r"^config\.bc\.data: expected tuple, got 'games"),
         ({"bc_policy": 3}, r"^config\.bc_policy: expected str, got 3"),
         ({"run_dir": None, "seed": None}, r"^config\.seed: expected int, got None"),
-        ({"lr": 10**400}, r"^config\.lr: expected a number, got one too large for it"),
+        ({"lr": 10**400}, r"^config\.lr: expected a number, got one too large"),
         (
             {"total_steps": 10**400},
             r"^config\.total_steps: expected a whole number from 1 .*, got 10",
@@ -140,7 +140,7 @@ def test_some_fields_are_enough() -> None:
         ({"bc": {"network": {"kind": [1]}}}, r"^config\.bc\.network\.kind: expected .*, got \[1\]"),
     ],
 )
-def test_errors_name_the_place(data: dict[str, Any], message: str) -> None:
+def test_config_errors_name_path(data: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_dict(HDRIPPOConfig, data)
 
@@ -181,15 +181,13 @@ def test_errors_name_the_place(data: dict[str, Any], message: str) -> None:
         (BCConfig, {"data": "a"}, "--data: expected a tuple of str, got 'a'"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(
-    cls: Any, fields: dict[str, Any], message: str
-) -> None:
+def test_invalid_values_are_rejected(cls: Any, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cls(**fields)
 
 
 @pytest.mark.parametrize("cls", CLASSES.values())
-def test_what_a_config_declares_again_keeps_its_range(cls: Any) -> None:
+def test_redeclared_field_keeps_range(cls: Any) -> None:
     """Or narrows it."""
     hints = get_type_hints(cls, include_extras=True)
     for base in filter(dataclasses.is_dataclass, cls.__mro__[1:]):
@@ -204,8 +202,8 @@ def game_of(*args: str) -> Rules:
     return parse(*args).game
 
 
-def test_the_standard_hand_and_cards_follow_players_and_ranks() -> None:
-    """Wherever the number is given: by a flag, a preset, or a dictionary."""
+def test_default_hand_follows_players_and_ranks() -> None:
+    """From a flag, a preset or a dictionary."""
     four = Rules(num_players=4, hand_size=4)
     assert game_of("--num-players", "4") == game_of("--num-players=4") == four
     assert from_dict(HDRIPPOConfig, {"game": {"num_players": 4}}).game == four
@@ -220,14 +218,14 @@ def test_the_standard_hand_and_cards_follow_players_and_ranks() -> None:
     assert from_dict(Rules, {"num_players": 4, "hand_size": None}) == four
 
 
-def test_a_game_that_cannot_be_dealt_is_one_clear_error() -> None:
+def test_undealable_rules_are_rejected() -> None:
     with pytest.raises(ValueError, match="num_players must be 2 to 5, got 7"):
         game_of("--num-players", "7")
     with pytest.raises(ValueError, match=r"num_cards_of_rank must have 5 entries .*got \(3, 1\)"):
         game_of("--num-cards-of-rank", "3", "1")
 
 
-def test_a_config_from_before_the_cards_of_each_rank_were_kept() -> None:
+def test_config_without_card_counts_loads() -> None:
     old = {"num_players": 2, "num_colors": 5, "num_ranks": 3, "hand_size": None}
     old |= {"max_info_tokens": 4, "max_life_tokens": 1}
     game = from_dict(HDRIPPOConfig, {"game": old}).game
@@ -235,7 +233,7 @@ def test_a_config_from_before_the_cards_of_each_rank_were_kept() -> None:
     assert game.num_cards_of_rank == (3, 2, 1)
 
 
-def test_the_number_of_updates_is_at_least_one() -> None:
+def test_num_updates_is_at_least_one() -> None:
     assert PPOConfig(num_envs=64, num_steps=10, total_steps=6_399).num_updates == 9
     assert PPOConfig(num_envs=64, num_steps=10, total_steps=1).num_updates == 1
 
@@ -252,7 +250,7 @@ def leaves(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("algo", "name"), PRESETS)
-def test_a_preset_lists_only_what_differs_from_the_defaults_and_why(algo: str, name: str) -> None:
+def test_presets_list_only_commented_differences(algo: str, name: str) -> None:
     cls = CLASSES[algo]
     config = load_preset(cls, algo, name, CONFIGS)
     assert config.preset == name
@@ -275,11 +273,11 @@ def test_a_preset_lists_only_what_differs_from_the_defaults_and_why(algo: str, n
         or "structured" in resolved.values()
     )
     if not minutes:
-        halved = (algo, name) == ("hdr_ippo", "3p-1k-ah2ac2-code")  # as the public code has it
+        halved = (algo, name) == ("hdr_ippo", "3p-1k-ah2ac2-code")  # as in the public code
         assert resolved.get("num_envs", 1024) == (512 if halved else 1024)
 
 
-def test_an_hdr_ippo_preset_names_its_bc_preset() -> None:
+def test_hdr_ippo_preset_names_bc_preset() -> None:
     presets = (CONFIGS / "hdr_ippo").glob("*.toml")
     named = {path.stem: tomllib.loads(path.read_text()).get("bc", path.stem) for path in presets}
     for name in named:
@@ -294,15 +292,15 @@ def test_an_hdr_ippo_preset_names_its_bc_preset() -> None:
         assert hdr.game == bc.game
 
 
-def test_the_game_of_the_data_is_played_unless_another_one_was_configured() -> None:
+def test_data_sets_game_unless_configured() -> None:
     three = Rules(num_players=3)
     assert with_game(BCConfig(), three, "the games").game == three
     assert with_game(BCConfig(game=three), three, "the games").game == three
     four = BCConfig(game=Rules(num_players=4))
-    said = "expected 3 players, the game of the games, got 4 players$"
-    with pytest.raises(ValueError, match=f"^--num-players: {said}"):
+    message = "expected 3 players, the game of the games, got 4 players$"
+    with pytest.raises(ValueError, match=f"^--num-players: {message}"):
         with_game(four, three, "the games")
-    with pytest.raises(ValueError, match=f"^--num-players or --preset 4p: {said}"):
+    with pytest.raises(ValueError, match=f"^--num-players or --preset 4p: {message}"):
         with_game(dataclasses.replace(four, preset="4p"), three, "the games")
 
 
@@ -314,7 +312,7 @@ NUMBERED = [
 ]
 
 
-def test_a_preset_is_not_used_for_another_number_of_players_than_its_name_has() -> None:
+def test_preset_rejects_other_player_count() -> None:
     assert len(NUMBERED) > 25
     for algorithm, name in NUMBERED:
         config = preset_config(algorithm, name)
@@ -327,16 +325,16 @@ def test_a_preset_is_not_used_for_another_number_of_players_than_its_name_has() 
         meant = dataclasses.replace(config, game=game)  # by --num-players
         assert with_game(meant, game, "its data") == meant
     own = dataclasses.replace(BCConfig(), preset="mine/2p-own.toml")
-    said = (
+    message = (
         "^--preset mine/2p-own.toml: expected 2 players, as in the preset's name, got 4, as in the "
-        "game of the clone; choose another preset, or add --num-players 4 to train 4 players with "
-        "this one$"
+        "game of the clone; choose another preset, or add --num-players 4 to use this preset for 4 "
+        "players$"
     )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         with_game(own, Rules(num_players=4), "the clone")
 
 
-def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
+def test_preset_can_be_any_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('bc = "quick"\nkl_weight = 0.4\n')
     config = load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
@@ -354,17 +352,15 @@ def test_a_preset_may_be_any_file(tmp_path: Path) -> None:
         load_preset(BCConfig, "bc", "quik", CONFIGS)
 
 
-def test_a_presets_number_is_shown_with_its_file_and_all_digits(tmp_path: Path) -> None:
+def test_preset_error_shows_file_and_digits(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("gamma = 1.0000001\n")
-    said = f"^{path}.gamma: expected a number from 0 to 1, got 1.0000001$"
-    with pytest.raises(ValueError, match=said):
+    message = f"^{path}.gamma: expected a number from 0 to 1, got 1.0000001$"
+    with pytest.raises(ValueError, match=message):
         load_preset(IPPOConfig, "ippo", str(path), CONFIGS)
 
 
-def test_a_preset_may_begin_paths_with_a_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_preset_expands_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     path = tmp_path / "mine.toml"
     path.write_text('run_dir = "~/run"\n[bc]\ndata = ["~/a.safetensors"]\n')
@@ -376,16 +372,17 @@ def parse(*args: str) -> HDRIPPOConfig:
     return parse_args(HDRIPPOConfig, "hdr_ippo", CONFIGS, "quick-lstm", args)
 
 
-def test_a_flag_may_be_spelled_as_its_field() -> None:
-    """tyro takes both, and so must what is read before it: the standard hand of four is 4 cards."""
+def test_flags_accept_underscores() -> None:
+    """tyro accepts both, so flags read before it must too: a standard hand of four players has 4
+    cards."""
     assert parse("--num_players", "4") == parse("--num-players", "4") == parse("--num_players=4")
     assert parse("--num_players", "4").game == Rules(num_players=4)
-    with pytest.raises(ValueError, match="config.json in it, got no-run"):
+    with pytest.raises(ValueError, match="config.json, got no-run"):
         parse("--resume", "--run_dir", "no-run")
 
 
-def test_one_seed_and_several_are_not_both_given() -> None:
-    """One of them would be left out without a word."""
+def test_seed_and_seeds_are_exclusive() -> None:
+    """One of them would be ignored silently."""
     assert parse("--seed", "1").seed == 1 and parse("--seeds", "1", "2").seeds == (1, 2)
     for seeds in (("--seed", "1", "--seeds", "2"), ("--seeds=2", "--seed=1")):
         with pytest.raises(ValueError, match=r"--seed, --seeds: expected one of the two, got both"):
@@ -393,22 +390,22 @@ def test_one_seed_and_several_are_not_both_given() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--bc.data", "--bc.val", "--partners", "--seeds"])
-def test_a_flag_of_several_values_wants_one(flag: str) -> None:
-    """What came of `--bc.data $DATA` where the variable is not set was a clone of a bot."""
+def test_list_flag_needs_a_value(flag: str) -> None:
+    """`--bc.data $DATA` with an unset variable cloned a bot instead."""
     for args in ([flag], [flag, "--lr", "1"], ["--lr=1", flag]):
         with pytest.raises(ValueError, match=rf"^{flag}: expected one value or more, got none$"):
             parse(*args)
 
 
-def test_flags_come_after_the_preset() -> None:
+def test_flags_override_preset() -> None:
     quick, ablation = (
         load_preset(HDRIPPOConfig, "hdr_ippo", name, CONFIGS) for name in ("quick-lstm", "ablation")
     )
     assert parse() == quick
     assert parse("--preset", "ablation") == parse("--preset=ablation") == ablation
-    # given again, the last holds, of a preset too, as behind an alias with one in it
+    # the last occurrence counts, for presets too, as after an alias with one
     assert parse("--preset", "ablation", "--preset=quick-lstm", "--seed=1", "--seed", "0") == quick
-    given = parse(
+    parsed = parse(
         *(
             "--kl-weight",
             "0.5",
@@ -442,10 +439,10 @@ def test_flags_come_after_the_preset() -> None:
         seeds=(0, 1, 2),
         tensorboard=False,
     )
-    assert given == expected
+    assert parsed == expected
 
 
-def test_unknown_flags_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_flags_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         parse("--kl-wieght", "0.5")
     assert stop.value.code == 2 and "kl-wieght" in capsys.readouterr().err
@@ -458,7 +455,7 @@ def stored_run(tmp_path: Path) -> tuple[str, HDRIPPOConfig]:
     return str(tmp_path), config
 
 
-def test_resuming_takes_the_config_of_the_run(stored_run: tuple[str, HDRIPPOConfig]) -> None:
+def test_resume_uses_saved_config(stored_run: tuple[str, HDRIPPOConfig]) -> None:
     folder, config = stored_run
     assert parse("--resume", "--run-dir", folder) == dataclasses.replace(config, resume=True)
     longer = parse(
@@ -474,22 +471,22 @@ def test_resuming_takes_the_config_of_the_run(stored_run: tuple[str, HDRIPPOConf
     assert longer == dataclasses.replace(config, resume=True, total_steps=2_000_000, log_every=5)
 
 
-def test_resuming_changes_nothing_that_is_computed(
+def test_resume_rejects_changed_computation(
     stored_run: tuple[str, HDRIPPOConfig], tmp_path: Path
 ) -> None:
     folder, _ = stored_run
     with pytest.raises(
         ValueError,
-        match=r"--resume continues a run as it was .*kl_weight: the run has 0.5, got 0.25",
+        match=r"--resume: expected the run's config, .*kl_weight: the run has 0.5, got 0.25",
     ):
         parse("--resume", "--run-dir", folder, "--kl-weight", "0.25")
     with pytest.raises(ValueError, match=r"bc\.network\.lstm: the run has \[128\], got \[64\]"):
         parse("--resume", "--run-dir", folder, "--bc.network.lstm", "64")
     with pytest.raises(
-        ValueError, match="--resume: expected the run to continue in --run-dir, got none"
+        ValueError, match="--resume: expected the run's folder in --run-dir, got none"
     ):
         parse("--resume")
     with pytest.raises(
-        ValueError, match=r"expected a run's folder with a config\.json in it, got .*nowhere"
+        ValueError, match=r"expected a run folder with a config\.json, got .*nowhere"
     ):
         parse("--resume", "--run-dir", str(tmp_path / "nowhere"))

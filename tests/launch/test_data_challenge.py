@@ -1,4 +1,4 @@
-"""The challenge at home: what is trained on what, who plays with whom, and that it goes on."""
+"""Data-limited challenge: training inputs, evaluation partners, resuming."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
 from hanabi_rl.evaluation.measure.prediction import predict_decisions
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.launch import data_challenge as challenges
-from hanabi_rl.launch import pretrained_clone as priors
+from hanabi_rl.launch import pretrained_clone as pretraining
 from hanabi_rl.launch.data_challenge import (
     Challenge,
     challenge_table,
@@ -34,7 +34,7 @@ from hanabi_rl.play.demos import demo_games, demonstrators, generate
 SHORT = Challenge("simple", games=24, heldout_games=8, methods=("bc",), eval_games=64, seed=3)
 
 
-def test_epochs_grow_as_games_shrink() -> None:
+def test_epochs_grow_with_fewer_games() -> None:
     assert [cloning_epochs(games) for games in (10, 180, 1000, 2000, 100_000)] == [
         60,
         60,
@@ -44,7 +44,7 @@ def test_epochs_grow_as_games_shrink() -> None:
     ]
 
 
-def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> None:
+def test_methods_use_games_and_budget(tmp_path: Path) -> None:
     challenge = dataclasses.replace(
         SHORT, total_steps=12_345, kl_weight=0.2, features="hint-history"
     )
@@ -64,12 +64,12 @@ def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> 
     assert all(config.seed == 3 for config in configs.values())
     quick = preset_config("br_bc", "quick")
     for name in ("anneal_start", "anneal_end"):
-        share = getattr(quick, name) / quick.total_steps
-        assert getattr(configs["br_bc"], name) == int(12_345 * share)
+        fraction = getattr(quick, name) / quick.total_steps
+        assert getattr(configs["br_bc"], name) == int(12_345 * fraction)
 
 
 @pytest.mark.parametrize(
-    ("asked", "trained"),
+    ("methods", "trained"),
     [
         ((), []),
         (("ippo",), ["ippo"]),
@@ -77,19 +77,19 @@ def test_each_method_learns_from_the_games_within_the_budget(tmp_path: Path) -> 
         (("ippo", "br_bc", "bc"), ["bc", "br_bc", "ippo"]),
     ],
 )
-def test_the_clone_comes_before_what_begins_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], trained: list[str]
+def test_clone_is_trained_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, methods: tuple[str, ...], trained: list[str]
 ) -> None:
     monkeypatch.setattr(challenges, "_method", lambda name, *_: {"method": name})
     monkeypatch.setattr(challenges, "_proxy_self_play", lambda *_: {"mean": 1.0})
-    record = run_challenge(dataclasses.replace(SHORT, methods=asked), tmp_path)
+    record = run_challenge(dataclasses.replace(SHORT, methods=methods), tmp_path)
     assert [row["method"] for row in record["methods"]] == trained
-    kept = json.loads((tmp_path / "challenge.json").read_text())
-    assert kept["partner"] == "simple" and kept["methods"] == record["methods"]
+    saved = json.loads((tmp_path / "challenge.json").read_text())
+    assert saved["partner"] == "simple" and saved["methods"] == record["methods"]
 
 
-def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
-    """AH2AC2's protocol has several proxies: of A+B both, or whoever is named."""
+def test_mixed_partner_gives_several_proxies() -> None:
+    """AH2AC2's protocol has several proxies: for A+B both, or the named ones."""
 
     def names(**changes: Any) -> list[str]:
         challenge = dataclasses.replace(SHORT, **changes)
@@ -105,10 +105,8 @@ def test_the_partner_of_a_table_is_each_of_its_agents() -> None:
     assert names(proxies=("bot:piers", "bot:iggi")) == ["bot:piers", "bot:iggi"]
 
 
-def test_a_partner_that_searches_is_one_player(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not one for each agent that it takes the others for."""
+def test_search_partner_is_one_player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one player per partner model."""
     partner = "agent:ippo-2p?search=fast&partner_model=bot:holmes+bot:iggi"
     monkeypatch.setattr(demos, "load_policy", lambda name, rules: load_policy("bot:simple", rules))
     challenge = dataclasses.replace(SHORT, partner=partner)
@@ -122,63 +120,61 @@ def test_a_partner_that_searches_is_one_player(
     preset = dataclasses.replace(
         preset_config("bc", "pretrain"), demos=("bot:iggi", partner, f"bot:smart+{partner}")
     )
-    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
-    monkeypatch.setattr(priors, "run_once", lambda *_: None)
-    monkeypatch.setattr(priors, "load_policy", lambda *_: load_policy("bot:simple"))
-    found = priors.train_pretrained_clone(partner, Rules(), "facts", tmp_path)
+    monkeypatch.setattr(pretraining, "preset_config", lambda *_: preset)
+    monkeypatch.setattr(pretraining, "run_once", lambda *_: None)
+    monkeypatch.setattr(pretraining, "load_policy", lambda *_: load_policy("bot:simple"))
+    found = pretraining.train_pretrained_clone(partner, Rules(), "facts", tmp_path)
     assert (found.players, found.excluded_families) == (("bot:iggi",), ("self-play RL",))
-    found = priors.train_pretrained_clone("bot:iggi", Rules(), "facts", tmp_path)
+    found = pretraining.train_pretrained_clone("bot:iggi", Rules(), "facts", tmp_path)
     assert found.players == (partner, f"bot:smart+{partner}")
 
 
-@pytest.mark.slow  # its games are those of evaluation/measure/test_leaderboard.py
-def test_a_row_is_of_games_over_the_lineups_of_the_leaderboard() -> None:
-    """Not of decks times seatings: as many games as --eval-games says, in all."""
+@pytest.mark.slow  # the games are those of evaluation/measure/test_leaderboard.py
+def test_row_covers_leaderboard_lineups() -> None:
+    """--eval-games is the total number of games, not decks times seatings."""
     challenge = dataclasses.replace(SHORT, eval_games=40)
     agent, *others = (network_policy(TINY, seed) for seed in range(3))
     proxies = dict(zip(("one", "other"), others, strict=True))
     held_out = teacher_games(TINY, 4)
     row = challenges._evaluate(agent, challenge, held_out, proxies)
-    beside = row["with_proxies"]
-    assert beside["games"] == 40 and len(beside["lineups"]) == 4
+    with_proxies = row["with_proxies"]
+    assert with_proxies["games"] == 40 and len(with_proxies["lineups"]) == 4
     expected = play_leaderboard(agent, list(proxies.values()), 40, 3)
-    assert beside["mean"] == expected.summary.mean.mean
-    assert beside["points_mean"] == expected.points.mean() > 0
-    assert beside["median"] == np.median(expected.score)
+    assert with_proxies["mean"] == expected.summary.mean.mean
+    assert with_proxies["points_mean"] == expected.points.mean() > 0
+    assert with_proxies["median"] == np.median(expected.score)
     own = challenges._proxy_self_play(challenge, proxies, held_out)
     assert [line["seats"] for line in own["lineups"]] == [["one"] * 2, ["other"] * 2]
     assert json.loads(json.dumps([row, own]))[0]["cross_entropy"] == row["cross_entropy"], (
         "the record is JSON"
     )
-    assert row["cross_entropy"] / 2 == pytest.approx(beside["cross_entropy_per_timestep"])
+    assert row["cross_entropy"] / 2 == pytest.approx(with_proxies["cross_entropy_per_timestep"])
 
 
 @pytest.fixture
 def predicted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The games that methods are asked to predict; nothing is trained or played."""
-    asked: list[Any] = []
+    """Games passed to prediction; nothing is trained or played."""
+    requests: list[Any] = []
 
     def method(name: str, challenge: Any, folder: Any, held_out: Any, *_: Any) -> dict[str, Any]:
-        asked.append(held_out)
-        return {"method": name, "row": len(asked)}
+        requests.append(held_out)
+        return {"method": name, "row": len(requests)}
 
     monkeypatch.setattr(challenges, "_method", method)
     monkeypatch.setattr(challenges, "_proxy_self_play", lambda *_: {"mean": 1.0})
-    return asked
+    return requests
 
 
-def test_every_seed_draws_its_own_games_to_learn_from_and_to_predict(
-    tmp_path: Path, predicted: list[Any]
-) -> None:
-    learnt = []
+def test_seeds_have_separate_games(tmp_path: Path, predicted: list[Any]) -> None:
+    trained_on = []
     for seed in (0, 1, 2):
         run_challenge(dataclasses.replace(SHORT, seed=seed), tmp_path / str(seed))
-        learnt.append(load_games(tmp_path / str(seed) / "games.safetensors"))
-    drawn = [deck.tobytes() for games in (*learnt, *predicted) for deck in games.decks]
+        trained_on.append(load_games(tmp_path / str(seed) / "games.safetensors"))
+    drawn = [deck.tobytes() for games in (*trained_on, *predicted) for deck in games.decks]
     assert len(drawn) == 3 * (24 + 8) == len(set(drawn))
 
 
-def test_other_methods_add_their_rows(tmp_path: Path, predicted: list[Any]) -> None:
+def test_later_calls_add_rows(tmp_path: Path, predicted: list[Any]) -> None:
     def methods(*names: str) -> list[tuple[str, int]]:
         record = run_challenge(dataclasses.replace(SHORT, methods=names), tmp_path)
         assert json.loads((tmp_path / "challenge.json").read_text())["methods"] == record["methods"]
@@ -189,10 +185,10 @@ def test_other_methods_add_their_rows(tmp_path: Path, predicted: list[Any]) -> N
     assert methods("ippo", "hdr_ippo") == [("bc", 4), ("hdr_ippo", 5), ("br_bc", 3), ("ippo", 6)]
 
 
-def test_a_partner_that_has_become_another_is_another_challenge(
+def test_changed_partner_is_another_challenge(
     tmp_path: Path, predicted: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its name is a folder's, which may be trained anew."""
+    """Its name is a folder, which may be retrained."""
     run_challenge(SHORT, tmp_path / "c")
     other = SimpleNamespace(identity=lambda: "another")
     monkeypatch.setattr(challenges, "demonstrators", lambda *_: (other, other))
@@ -204,10 +200,11 @@ def test_a_partner_that_has_become_another_is_another_challenge(
         run_challenge(SHORT, tmp_path / "c")
 
 
-def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
+def test_pretrained_clone_excludes_partner_family(
     tmp_path: Path, predicted: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One for all challenges with such partners; the table says which, and cloning begins there."""
+    """One clone for all challenges with such partners; the table names it, and cloning starts from
+    it."""
     pool = (
         "bot:simple",
         "bot:holmes",
@@ -217,16 +214,16 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
         "agent:x",
     )
     preset = dataclasses.replace(preset_config("bc", "pretrain"), demos=pool)
-    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    monkeypatch.setattr(pretraining, "preset_config", lambda *_: preset)
     trained: list[Any] = []
-    monkeypatch.setattr(priors, "run_once", lambda _, config: trained.append(config))
-    who = SimpleNamespace(identity=lambda: "a prior")
-    monkeypatch.setattr(priors, "load_policy", lambda *_: who)
-    asked: list[Any] = []
+    monkeypatch.setattr(pretraining, "run_once", lambda _, config: trained.append(config))
+    policy = SimpleNamespace(identity=lambda: "a prior")
+    monkeypatch.setattr(pretraining, "load_policy", lambda *_: policy)
+    configs: list[Any] = []
     monkeypatch.setattr(
         challenges,
         "_method",
-        lambda name, _, config, *rest: asked.append(config) or {"method": name},
+        lambda name, _, config, *rest: configs.append(config) or {"method": name},
     )
     record = run_challenge(
         dataclasses.replace(SHORT, pretrain=True, features="hint-history"), tmp_path / "c"
@@ -234,50 +231,46 @@ def test_a_prior_is_a_clone_of_everybody_but_the_partners_family(
     (config,) = trained
     assert config.demos == ("bot:iggi", "agent:ippo-2p", "bot:rules?seed=0", "bot:rules?seed=1")
     assert config.run_dir == str(tmp_path / "prior-2p-hint-history-without-simple")
-    assert (config.network.features, config.seed, asked[0].init_from) == (
+    assert (config.network.features, config.seed, configs[0].init_from) == (
         "hint-history",
         0,
         config.run_dir,
     )
-    figures = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
-    own = figures | {"cross_entropy_per_timestep": 1.0}
+    scores = {"mean": 1.0, "ci95": (0, 2), "median": 1.0, "zero_rate": 0.0}
+    own = scores | {"cross_entropy_per_timestep": 1.0}
     table = challenge_table(record | {"methods": [], "partner_self_play": own})
     assert (
-        f"cloning begins with {config.run_dir}, a clone of 400 games each of bot:iggi, "
-        "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1: none of the partner's family, simple"
+        f"cloning starts from {config.run_dir}, a clone of 400 games each of bot:iggi, "
+        "agent:ippo-2p, bot:rules?seed=0, bot:rules?seed=1; excluded families: simple"
     ) in table.splitlines()
     assert record["pretrain"]["identity"] == "a prior"
     with pytest.raises(ValueError, match="another pretrain: expected True, got False"):
         run_challenge(dataclasses.replace(SHORT, features="hint-history"), tmp_path / "c")
     rules = Rules(num_players=3)
-    found = priors.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
+    found = pretraining.train_pretrained_clone("rules?seed=7+agent:y", rules, "facts", tmp_path)
     assert found.players == ("bot:simple", "bot:holmes", "bot:iggi")
     assert found.excluded_families == ("rule family",)
-    assert "nobody left out" in str(
-        priors.train_pretrained_clone("random", rules, "facts", tmp_path)
+    assert "excluded families: none" in str(
+        pretraining.train_pretrained_clone("random", rules, "facts", tmp_path)
     )
 
 
-def test_no_prior_is_shown_the_rules_that_it_is_to_learn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pretraining_needs_other_families(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = dataclasses.replace(preset_config("bc", "pretrain"), demos=("bot:convention",))
-    monkeypatch.setattr(priors, "preset_config", lambda *_: preset)
+    monkeypatch.setattr(pretraining, "preset_config", lambda *_: preset)
     with pytest.raises(ValueError, match="--pretrain: expected players of other families"):
-        priors.train_pretrained_clone("simple", Rules(), "conventions", tmp_path)
+        pretraining.train_pretrained_clone("simple", Rules(), "conventions", tmp_path)
 
 
 @pytest.mark.slow
-def test_the_clone_plays_with_the_partner_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_clone_plays_with_partner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record = run_challenge(SHORT, tmp_path / "c")
     capsys.readouterr()
     (row,) = record["methods"]
     policy, partner = load_policy(row["run_dir"]), load_policy("bot:simple")
     expected = play_leaderboard(policy, [partner], 64, 3).summary
     assert row["with_proxies"]["mean"] == pytest.approx(expected.mean.mean)
-    assert row["with_proxies"]["games"] == 64  # both seatings, in half of them each
+    assert row["with_proxies"]["games"] == 64  # both seatings, each in half of the games
     train = load_games(tmp_path / "c" / "games.safetensors")
     held_out = demo_games(train.rules, "simple", 8, 3, "held-out")
     decks = {deck.tobytes() for deck in train.decks}
@@ -311,7 +304,7 @@ def test_the_clone_plays_with_the_partner_itself(
         ),
     ],
 )
-def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_challenges_are_rejected(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(SHORT, **changes)
 
@@ -321,7 +314,7 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
     [
         ({"proxies": ("bot:x",)}, "bot:x"),
         ({"agents": ("bot:x",)}, "bot:x"),
-        ({"agents": ("bot:simple",)}, "--agents bot:simple: expected a proxy that is not the cand"),
+        ({"agents": ("bot:simple",)}, "--agents bot:simple: expected a proxy other than the cand"),
         ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected policies that differ"),
         ({"partner": "simple+bot:simple"}, "--proxies: expected policies that differ"),
         (
@@ -330,7 +323,7 @@ def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_played_is_said_before_anything_is_written(
+def test_unplayable_challenge_fails_before_writing(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -339,12 +332,10 @@ def test_what_cannot_be_played_is_said_before_anything_is_written(
 
 
 @pytest.mark.slow
-def test_given_agents_are_rows_beside_the_methods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_agents_add_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        challenges, "_method", lambda name, *given: {"method": name} | challenges._evaluate(
-            load_policy("bot:iggi"), given[0], *given[2:]
+        challenges, "_method", lambda name, *arguments: {"method": name} | challenges._evaluate(
+            load_policy("bot:iggi"), arguments[0], *arguments[2:]
         )
     )  # fmt: skip
     other = dataclasses.replace(SHORT, eval_games=8, agents=("bot:legal-random",))
@@ -356,21 +347,24 @@ def test_given_agents_are_rows_beside_the_methods(
     assert [row["method"] for row in more["agents"]] == ["bot:legal-random", "bot:iggi"]
 
 
-def test_an_unknown_partner_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_partner_is_one_line_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         main(["challenge", "--partner", "nobody", "--out", str(tmp_path / "x")])
     assert "bot:simple" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_mixed_tables_take_turns_around_the_seats() -> None:
-    """Each move is the greedy one of the bot whose seat it is."""
+def test_mixed_partners_alternate_seats() -> None:
+    """Each move is the greedy one of its seat's bot."""
     games = generate(Rules(3), "simple+value", 6, seed=0)
     first, second, third = demonstrators(games.rules, "simple+value")
     assert first is third
     turns = np.arange(games.actions.shape[1])
     played = turns < games.num_actions[:, None]
-    position = (turns % 3 - np.arange(6)[:, None]) % 3  # of the line-up, at the mover's seat
+    # index in the lineup of the current player's seat
+    position = (turns % 3 - np.arange(6)[:, None]) % 3
     for policy, mine in ((first, position != 1), (second, position == 1)):
         guess = predict_decisions(policy, games).guess
         assert (guess == games.actions)[played & mine].all()

@@ -1,4 +1,4 @@
-"""Flags of several values that are given twice: the first values were dropped."""
+"""Repeated list flags, which would drop the first values."""
 
 import dataclasses
 import sys
@@ -29,14 +29,14 @@ def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
     return line
 
 
-def test_every_command_refuses_every_list_that_is_given_twice(
+def test_commands_reject_repeated_list_flags(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert len(TWICE) > 100
     for command, flag in TWICE:
-        said = refused(capsys, *command, flag, "1", flag, "2", "3")
+        line = refused(capsys, *command, flag, "1", flag, "2", "3")
         expected = f"{flag}: expected once, with all its values ({flag} 1 2 3), got it 2 times"
-        assert said == f"hanabi-rl: {expected} (--debug shows where)", command
+        assert line == f"hanabi-rl: {expected} (--debug shows where)", command
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_every_command_refuses_every_list_that_is_given_twice(
         ("study FILE --ai a --ai b", None, ""),
     ],
 )
-def test_the_line_names_flag_and_fix(
+def test_repeated_flag_error_names_fix(
     capsys: pytest.CaptureFixture[str], args: str, flag: str | None, values: str
 ) -> None:
-    if flag is None:  # no such command, or flag: tyro's error, or ours, is another one
+    if flag is None:  # no such command or flag: another error
         with pytest.raises(SystemExit):
             app.main(args.split())
         assert "expected once" not in capsys.readouterr().err
@@ -70,7 +70,7 @@ def test_the_line_names_flag_and_fix(
     )
 
 
-def test_scripts_refuse_them_too(
+def test_scripts_reject_repeated_list_flags(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["bc.py", "--seeds", "0", "--seeds", "1"])
@@ -79,13 +79,13 @@ def test_scripts_refuse_them_too(
     assert "bc.py: --seeds: expected once" in capsys.readouterr().err
 
 
-def test_one_value_given_twice_is_the_last() -> None:
-    """As behind an alias that has it."""
+def test_last_single_value_counts() -> None:
+    """As after an alias that contains it."""
     flags = list(list_flags(ALGORITHMS["hdr_ippo"].config))
     assert not {"--lr", "--preset", "--bc-policy", "--num-players", "--bc.epochs"} & set(flags)
 
 
-def test_nested_and_renamed_flags_are_found() -> None:
+def test_nested_and_renamed_list_flags_are_found() -> None:
     @dataclasses.dataclass
     class Inner:
         deep: list[str]

@@ -1,5 +1,4 @@
-"""The presets named after AH2AC2's experiments against the tables that its paper prints, field by
-field, and those of its public code against what that does otherwise."""
+"""Presets of AH2AC2's experiments against the tables of the paper, and of its public code."""
 
 from pathlib import Path
 from typing import Any
@@ -84,7 +83,7 @@ def plain(value: Any) -> Any:
 
 
 def of_rows(rows: dict[str, Any], fields: dict[str, str], prefix: str = "") -> dict[str, Any]:
-    """Field -> value of printed rows; every row must be one of a known field."""
+    """Field -> value of printed rows; all rows must have known fields."""
     found = {}
     for row, value in rows.items():
         field = fields[row]
@@ -93,13 +92,13 @@ def of_rows(rows: dict[str, Any], fields: dict[str, str], prefix: str = "") -> d
 
 
 def clone_fields(name: str, prefix: str = "") -> dict[str, Any]:
-    """What the tables say of a clone."""
+    """Fields of a clone in the tables."""
     table = CLONES[name]
     network = table.column("network", name)
     assert network.pop("Activation") == "GELU"
     network.pop("Num Players")
     rows = table.column("bc", name)
-    assert rows.pop("LR Schedule") == "Linear"  # ours has no other
+    assert rows.pop("LR Schedule") == "Linear"  # this package has no other
     fields = of_rows(network, NETWORK, prefix) | of_rows(rows, BC, prefix)
     fields |= {f"{prefix}network.activation": "gelu", f"{prefix}network.critic": [512]}
     return fields | {f"{prefix}weight_decay": TEXT["bc.weight_decay"][0]}
@@ -111,11 +110,11 @@ def ppo_fields(table: Hyperparameters, name: str, critic: str) -> dict[str, Any]
     return {critic: plain(rows.pop("Critic MLP")), "lr_schedule": schedule} | of_rows(rows, PPO)
 
 
-def expected(algorithm: str, name: str, players: int, *said: dict[str, Any]) -> dict[str, Any]:
-    """Every field: the default but for what the paper says."""
+def expected(algorithm: str, name: str, players: int, *overrides: dict[str, Any]) -> dict[str, Any]:
+    """All fields: defaults, with the paper's values."""
     fields = leaves(to_dict(CLASSES[algorithm]()))
     fields |= leaves({"game": to_dict(Rules(num_players=players))}) | {"preset": name}
-    for more in said:
+    for more in overrides:
         assert set(more) <= set(fields), set(more) - set(fields)
         fields |= more
     return fields
@@ -126,21 +125,21 @@ def players_of(table: Hyperparameters, name: str) -> int:
 
 
 @pytest.mark.parametrize("name", CLONES)
-def test_clones_are_those_of_the_tables(name: str) -> None:
+def test_bc_presets_match_paper_tables(name: str) -> None:
     found = resolved("bc", name)
     assert found == expected("bc", name, players_of(CLONES[name], name), clone_fields(name))
     assert found["weight_decay"] == 0.0, "Adam, not AdamW"
 
 
 @pytest.mark.parametrize("name", CLONES)
-def test_hdr_ippo_is_that_of_the_tables(name: str) -> None:
+def test_hdr_ippo_presets_match_paper_tables(name: str) -> None:
     table = CLONES[name]
     text = {"bc_select": TEXT["bc_select"][0]}
     if name == "ablation":
         text["report_policy"] = TEXT["ablation.report_policy"][0]
-    said = clone_fields(name, "bc."), ppo_fields(table, name, "bc.network.critic"), text
+    fields = clone_fields(name, "bc."), ppo_fields(table, name, "bc.network.critic"), text
     found = resolved("hdr_ippo", name)
-    assert found == expected("hdr_ippo", name, players_of(table, name), *said)
+    assert found == expected("hdr_ippo", name, players_of(table, name), *fields)
     if name == "3p-1k":  # by hand
         assert (found["kl_weight"], found["lr_schedule"], found["total_steps"]) == (
             0.25,
@@ -164,30 +163,30 @@ def feed_forward(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("algorithm", ["ippo", "other_play"])
 @pytest.mark.parametrize("name", paper.TABLE_16.columns)
-def test_baselines_without_data_are_those_of_table_16(algorithm: str, name: str) -> None:
-    said = feed_forward(name), ppo_fields(paper.TABLE_16, name, "network.critic")
+def test_baselines_without_data_match_table_16(algorithm: str, name: str) -> None:
+    fields = feed_forward(name), ppo_fields(paper.TABLE_16, name, "network.critic")
     players = players_of(paper.TABLE_16, name)
-    assert resolved(algorithm, name) == expected(algorithm, name, players, *said)
+    assert resolved(algorithm, name) == expected(algorithm, name, players, *fields)
 
 
 @pytest.mark.parametrize("data", ["1k", "5k"])
 @pytest.mark.parametrize("players", ["2p", "3p"])
-def test_br_bc_is_that_of_table_16_beside_the_clone_of_its_data(players: str, data: str) -> None:
+def test_br_bc_presets_match_table_16(players: str, data: str) -> None:
     name, table = f"{players}-{data}", paper.TABLE_16
     text = {"bc_select": TEXT["bc_select"][0]}
     if players == "3p":
         text["lineup"] = TEXT["lineup"][0]
-    said = (
+    fields = (
         clone_fields(name, "bc."),
         feed_forward(players),
         ppo_fields(table, players, "network.critic"),
         of_rows(table.column("br_bc", players), PPO),
         text,
     )
-    assert resolved("br_bc", name) == expected("br_bc", name, players_of(table, players), *said)
+    assert resolved("br_bc", name) == expected("br_bc", name, players_of(table, players), *fields)
 
 
-def test_the_search_for_clones_is_that_of_table_9() -> None:
+def test_bc_grid_matches_table_9() -> None:
     _, base, points = parse_sweep(CONFIGS, "quick", ["--sweep", "bc-grid"])
     fields = NETWORK | BC
     grid = {
@@ -202,8 +201,7 @@ def test_the_search_for_clones_is_that_of_table_9() -> None:
     assert base.weight_decay == 0.0
 
 
-# What the public code (training/*.py and its config/*.yaml) does that the paper does not print,
-# by hand.
+# differences of the public code (training/*.py and its config/*.yaml) from the paper, by hand
 _CODE_CLONE_2P = {"batch_size": 128, "epochs": 50, "weight_decay": 1e-4}
 _CODE_CLONE_3P = {"batch_size": 256, "weight_decay": 1e-4}
 _CODE_HDR = {"bc_select": "accuracy", "td_error": "as-published", "eval_every": 1}
@@ -222,15 +220,13 @@ PUBLISHED: dict[tuple[str, str], dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("algorithm", "name"), PUBLISHED)
-def test_as_published_differs_from_the_paper_as_the_public_code_does(
-    algorithm: str, name: str
-) -> None:
+def test_published_code_presets_match_public_code(algorithm: str, name: str) -> None:
     papers, code = resolved(algorithm, name), resolved(algorithm, f"{name}-ah2ac2-code")
     changed = {field: code[field] for field in papers if code[field] != papers[field]}
     assert changed == PUBLISHED[algorithm, name] | {"preset": f"{name}-ah2ac2-code"}
 
 
-def test_every_as_published_preset_is_listed_here() -> None:
+def test_published_code_presets_are_all_tested() -> None:
     there = {
         (path.parent.name, path.stem.removesuffix("-ah2ac2-code"))
         for path in CONFIGS.glob("*/*-ah2ac2-code.toml")

@@ -1,4 +1,4 @@
-"""What is computed reaches the user, whatever can be printed where."""
+"""Results reach the user, whatever can be printed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = "12.3 ± 0.4 |▁▄█| β ─│┌ é → 日"
 
 
 def terminal(encoding: str) -> io.TextIOWrapper:
-    """As strict as Python's stdout is."""
+    """As strict as Python's stdout."""
     return io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
 
 
@@ -39,7 +39,7 @@ def written(stream: io.TextIOWrapper) -> str:
         ("cp437", "12.3 ± 0.4 |?▄█| ? ─│┌ é ? ?"),
     ],
 )
-def test_a_character_that_a_terminal_lacks_is_a_question_mark(
+def test_unknown_character_prints_question_mark(
     monkeypatch: pytest.MonkeyPatch, encoding: str, expected: str
 ) -> None:
     for name in ("stdout", "stderr"):
@@ -52,7 +52,9 @@ def test_a_character_that_a_terminal_lacks_is_a_question_mark(
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_an_evaluation_prints_its_numbers(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+def test_evaluation_prints_on_ascii_terminal(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
     stream = terminal(encoding)
     monkeypatch.setattr(sys, "stdout", stream)
     main(["evaluate", "bot:random", "--games", "32", "--seed", "5"])
@@ -61,26 +63,26 @@ def test_an_evaluation_prints_its_numbers(monkeypatch: pytest.MonkeyPatch, encod
 
 
 class Broken(io.StringIO):
-    """Its reader has left."""
+    """A broken pipe."""
 
     def write(self, text: str) -> int:
         raise BrokenPipeError
 
 
-def test_a_broken_stderr_does_not_keep_the_result(
+def test_broken_stderr_keeps_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The table goes there with --json, and every progress bar."""
+    """With --json the table goes to stderr, like all progress bars."""
     monkeypatch.setattr("hanabi_rl.launch.safe_stdio._silence", lambda stream: None)
     monkeypatch.setattr(sys, "stderr", Broken())
     main(["evaluate", "bot:random", "--games", "32", "--seed", "5", "--json"])
     assert json.loads(capsys.readouterr().out)["games"] == 32
 
 
-def test_a_closed_stderr_is_not_stdout(
+def test_closed_stderr_is_not_stdout(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """To print(file=None), which a closed stream is, None is stdout."""
+    """For print(file=None), which a closed stream is, None means stdout."""
     monkeypatch.setattr(sys, "stderr", None)
     with user_errors("test", []):
         print("decoration", file=sys.stderr)
@@ -91,13 +93,13 @@ def test_a_closed_stderr_is_not_stdout(
 @pytest.mark.parametrize(
     ("error", "code"), [(BrokenPipeError(), 128 + signal.SIGPIPE), (OSError(28, "full"), 2)]
 )
-def test_a_broken_stdout_ends_nothing_before_its_end(
+def test_broken_stdout_does_not_stop_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     error: OSError,
     code: int,
 ) -> None:
-    """A run that prints goes on to write its files; what it ends with says what happened."""
+    """A run with prints still writes its files, and then reports the error."""
 
     class Failing(io.StringIO):
         def write(self, text: str) -> int:
@@ -120,7 +122,7 @@ def test_a_broken_stdout_ends_nothing_before_its_end(
     )
 
 
-def test_a_stream_keeps_its_first_error_and_its_own_ways() -> None:
+def test_safe_stream_keeps_first_error() -> None:
     stream = SafeStream(Broken())
     assert stream.write("abc") == 3 and isinstance(stream.error, BrokenPipeError)
     assert not stream.isatty()
@@ -133,19 +135,19 @@ def test_a_stream_keeps_its_first_error_and_its_own_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (MemoryError("Unable to allocate 9 EiB"), "out of memory: Unable to allocate"),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), "out of memory: RESOURCE_EX"),
     ],
 )
-def test_too_little_memory_is_one_line(
-    capsys: pytest.CaptureFixture[str], error: Exception, said: str
+def test_out_of_memory_is_one_line(
+    capsys: pytest.CaptureFixture[str], error: Exception, message: str
 ) -> None:
     with pytest.raises(SystemExit) as stop, user_errors("test", []):
         raise error
     err = capsys.readouterr().err
-    assert stop.value.code == 2 and said in err and len(err.splitlines()) == 1
+    assert stop.value.code == 2 and message in err and len(err.splitlines()) == 1
     with pytest.raises(RuntimeError, match="a bug"), user_errors("test", []):
         raise RuntimeError("a bug")
 
@@ -155,23 +157,23 @@ def run(shell: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["bash", "-c", command], capture_output=True, check=False)
 
 
-@pytest.mark.slow  # a process of its own
+@pytest.mark.slow  # a process
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_full_disk_is_one_line() -> None:
+def test_full_disk_is_one_line() -> None:
     done = run("hanabi-rl agents > /dev/full")
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1
     assert b"No space left on device" in done.stderr
 
 
 @pytest.mark.slow  # three processes
-def test_closed_streams() -> None:
+def test_closed_streams_are_accepted() -> None:
     done = run("hanabi-rl agents 2>&- | head -c 8; exit ${PIPESTATUS[0]}")
     assert done.stdout == b"bot:rand" and done.returncode in (0, 128 + signal.SIGPIPE)
     assert run("hanabi-rl agents >&-").returncode == 0
 
 
-def test_an_argument_that_is_no_text(capsysbinary: Any) -> None:
-    """A name of a file with bytes that are no UTF-8 comes as lone surrogates."""
+def test_undecodable_argument_is_accepted(capsysbinary: Any) -> None:
+    """A file name with bytes that are not UTF-8 arrives as lone surrogates."""
     with user_errors("test", []):
         print("games\udcff.json")
     assert capsysbinary.readouterr().out == b"games?.json\n"
@@ -201,15 +203,13 @@ with user_errors("test", []):
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
 @pytest.mark.parametrize("how", ["gc.callbacks.append(raised)", "Finalised()"])
-def test_a_signal_that_comes_where_python_ignores_it_ends_the_process_all_the_same(
-    name: str, code: int, how: str
-) -> None:
-    """As one did that came in jax's callback of the garbage collector, while a study compiled."""
-    times = 30 if "gc" in how else 1  # several wait to be sent again, had each its turn
+def test_ignored_signal_is_sent_again(name: str, code: int, how: str) -> None:
+    """As in JAX's garbage collector callback while a study compiled."""
+    times = 30 if "gc" in how else 1  # several signals wait to be sent again
     program = IGNORED.format(name=name, how=how, times=times)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    said = b"test: stopped without saving" if code == 130 else b""
-    assert done.returncode == code and done.stderr.startswith(said), done.stderr
+    text = b"test: stopped without saving" if code == 130 else b""
+    assert done.returncode == code and done.stderr.startswith(text), done.stderr
     assert done.stderr.count(b"\n") == (code == 130)
 
 
@@ -223,8 +223,8 @@ main(["study", "casual", "--port", "0", "--state", sys.argv[1]])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wait_s", [0.5, 2.5])
-def test_sigterm_ends_a_study_that_compiles(tmp_path: Any, wait_s: float) -> None:
-    """At once, with 143: no signal is lost, and nothing crashes on the way out."""
+def test_sigterm_ends_compiling_study(tmp_path: Any, wait_s: float) -> None:
+    """At once, with 143: no signal is lost, and the exit does not crash."""
     nothing_compiled = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
     with subprocess.Popen(
         [sys.executable, "-c", COMPILES, str(tmp_path / "study")],
@@ -233,20 +233,20 @@ def test_sigterm_ends_a_study_that_compiles(tmp_path: Any, wait_s: float) -> Non
         env=nothing_compiled,
     ) as study:
         assert study.stdout is not None
-        said = b""
-        while b"compiling" not in said and study.poll() is None:
-            said += study.stdout.read(1)
+        text = b""
+        while b"compiling" not in text and study.poll() is None:
+            text += study.stdout.read(1)
         time.sleep(wait_s)
         study.terminate()
-        assert study.wait(60) == 143, said + study.stdout.read()
+        assert study.wait(60) == 143, text + study.stdout.read()
 
 
-def test_a_command_gets_homes_where_no_shell_has_expanded_them(
+def test_command_expands_home(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    given = ["--out=~/x", "~/a", "--debug", "--partners", "bot:iggi", "obl:~/b", "~"]
-    with user_errors("test", given) as args:
+    flags = ["--out=~/x", "~/a", "--debug", "--partners", "bot:iggi", "obl:~/b", "~"]
+    with user_errors("test", flags) as args:
         pass
     assert args == [
         "--out=/home/me/x",

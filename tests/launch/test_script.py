@@ -1,4 +1,4 @@
-"""Which preset a script takes where none is named."""
+"""Default preset of a script."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +45,7 @@ def _games(count: int, players: int) -> Any:
         ("behaviour_preferring", "gpu", None, [], "quick"),
     ],
 )
-def test_the_preset_fits_the_machine_and_the_games(
+def test_default_preset_fits_machine_and_games(
     monkeypatch: pytest.MonkeyPatch,
     algorithm: str,
     backend: str,
@@ -60,10 +60,10 @@ def test_the_preset_fits_the_machine_and_the_games(
     assert script.default_preset(args, configs_folder() / algorithm) == preset
 
 
-def test_all_the_files_are_counted(
+def test_default_preset_counts_all_files(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A thousand files of one game each are no few games."""
+    """A thousand files of one game each are many games."""
     monkeypatch.setattr(script, "load_games", lambda path: _games(1, 2))
     one_game_each = [f"{number}.safetensors" for number in range(script.FEW_GAMES)]
     presets = configs_folder() / "bc"

@@ -1,4 +1,4 @@
-"""Sweeps: the grid, fixed names, what is skipped and resumed, and the tables over the runs."""
+"""Sweeps: grid, folder names, skipping and resuming, tables."""
 
 import copy
 import csv
@@ -41,7 +41,7 @@ def parse(*args: str) -> tuple[SweepConfig, Any, list[Any]]:
     return parse_sweep(CONFIGS, "quick", args)
 
 
-def test_the_default_is_the_papers_weights() -> None:
+def test_default_sweep_is_paper_weights() -> None:
     sweep, base, points = parse()
     assert (
         isinstance(base, HDRIPPOConfig) and base.preset == "quick" and base.report_policy == "final"
@@ -52,7 +52,7 @@ def test_the_default_is_the_papers_weights() -> None:
     assert sweep.run_dir == "runs/sweep-hdr_ippo-quick" and points[1].name == "kl_weight=0.01"
 
 
-def test_other_flags_are_the_algorithms() -> None:
+def test_other_flags_reach_algorithm() -> None:
     sweep, base, points = parse(
         "--kl-weights", "0", "0.5", "--seeds", "3", "4", "--num-envs", "64", "--bc.epochs", "2"
     )
@@ -60,7 +60,7 @@ def test_other_flags_are_the_algorithms() -> None:
     assert [point.name for point in points] == ["kl_weight=0.0", "kl_weight=0.5"]
 
 
-def test_a_grid_of_any_fields() -> None:
+def test_grid_accepts_any_fields() -> None:
     flags = (
         "--algorithm",
         "ippo",
@@ -82,16 +82,14 @@ def test_a_grid_of_any_fields() -> None:
     )
 
 
-def test_a_grid_may_begin_paths_with_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grid_expands_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     data = 'data=[["~/my games/x.safetensors"]]'
     _, _, (point,) = parse("--algorithm", "bc", "--preset", "quick", "--grid", data)
     assert point.values == {"data": ["/home/me/my games/x.safetensors"]}
 
 
-def test_a_grid_may_name_whom_runs_play_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grid_accepts_partners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class PlannedError(Exception): ...
 
     planned: list[Any] = []
@@ -111,7 +109,8 @@ def test_a_grid_may_name_whom_runs_play_with(
     assert {config.game.num_players for config in planned} == {3}
 
     planned.clear()
-    for grid in ("game.num_players=[3, 2]", "game.num_colors=[2, 3]"):  # beside the preset's game
+    # in addition to the preset's game
+    for grid in ("game.num_players=[3, 2]", "game.num_colors=[2, 3]"):
         chosen = ("--algorithm", "ippo", "--preset", "small", "--run-dir", str(tmp_path))
         with pytest.raises(PlannedError, match="ippo"):
             sweeping.run_sweep(*parse(*chosen, "--grid", grid))
@@ -119,7 +118,7 @@ def test_a_grid_may_name_whom_runs_play_with(
     assert [config.game.num_colors for config in planned][2:] == [2, 3]
 
 
-def test_the_papers_grid_of_clones() -> None:
+def test_bc_grid_is_paper_grid() -> None:
     sweep, base, points = parse("--sweep", "bc-grid")
     assert (
         isinstance(base, BCConfig) and sweep.algorithm == "bc" and len(points) == 2 * 3 * 4 * 3 * 2
@@ -129,24 +128,24 @@ def test_the_papers_grid_of_clones() -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--sweep", "quik"], r"--sweep quik: no file .*; there are: ablation, bc-grid, quick"),
+        (["--sweep", "quik"], r"--sweep quik: no file .*; sweeps: ablation, bc-grid, quick"),
         (["--grid", "klweight=[1]"], r"--grid: unknown field 'klweight'; expected one of"),
         (["--grid", "kl_weight"], r"--grid kl_weight: expected FIELD=\[VALUE, ...\]"),
         (["--grid", "kl_weight=0.5"], r"--grid kl_weight=0.5: expected FIELD=\[VALUE, ...\]"),
         (["--grid", "kl_weight=[0.5, 0.5]"], "expected different values"),
         (["--grid", "kl_weight=[1, 1.0]"], "expected different values, got kl_weight=1, kl_weight"),
         (["--kl-weights", "0.1", "0.10"], "expected different values"),
-        (["--seeds", "0", "0", "1"], "--seeds: expected seeds that differ, got 0 twice"),
-        (["--seeds", "3", "1", "2", "1"], "--seeds: expected seeds that differ, got 1 twice"),
+        (["--seeds", "0", "0", "1"], "--seeds: expected different seeds, got 0 twice"),
+        (["--seeds", "3", "1", "2", "1"], "--seeds: expected different seeds, got 1 twice"),
         (["--grid", "kl_weight=[2.0]"], "--grid.kl_weight: expected a number from 0 to 1, got 2"),
         (["--kl-weights", "0.1", "--grid", "kl_weight=[0.5]"], "expected one of the two, got both"),
         (["--algorithm", "ippp"], "expected an algorithm, one of bc, .*; got 'ippp'"),
         (["--seed", "5"], "--seed: expected --seeds in a sweep, got --seed 5"),
         (["--report-policy=best"], "--report-policy: expected final in every run .*, got best"),
         (["--grid", "seed=[0, 1]"], r"--grid seed=...: expected seeds as --seeds 0 1 2"),
-        (["--grid", "run_dir=['a']"], "--grid run_dir=...: expected a field that the runs"),
+        (["--grid", "run_dir=['a']"], "--grid run_dir=...: expected a field that can differ"),
         (["--grid", "bc.epochs=[2, 20]"], "--grid bc.epochs=...: expected a field of hdr_ippo"),
-        (["--grid", "game.hand_size=[4]"], "--grid game.hand_size=...: .* what all runs share"),
+        (["--grid", "game.hand_size=[4]"], "--grid game.hand_size=...: .* that all runs share"),
         (["--algorithm", "ippo"], "--grid: expected a field of ippo to sweep, got none"),
         (
             ["--grid", "lr=[1e-3]", "--grid=gamma=[1]"],
@@ -155,19 +154,19 @@ def test_the_papers_grid_of_clones() -> None:
         (["--grid", "lr=[1e-3]", "lr=[2e-3]"], "--grid lr=...: expected once, got twice"),
     ],
 )
-def test_a_sweep_says_what_is_wrong_before_it_runs(args: list[str], message: str) -> None:
+def test_invalid_sweep_fails_before_runs(args: list[str], message: str) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         parse(*args)
 
 
-def test_a_sweep_needs_a_seed_and_a_job() -> None:
+def test_sweep_needs_seed_and_job() -> None:
     with pytest.raises(ValueError, match="--seeds: expected at least one seed, got none"):
         SweepConfig(seeds=())
     with pytest.raises(ValueError, match="--jobs: expected a whole number from 1 to 1,024, got 0"):
         SweepConfig(jobs=0)
 
 
-def test_a_script_refuses_a_seed_given_twice_before_anything_runs(
+def test_script_rejects_duplicate_seeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(config: Any) -> None:
@@ -175,13 +174,13 @@ def test_a_script_refuses_a_seed_given_twice_before_anything_runs(
 
     learner = copy.copy(ALGORITHMS["ippo"])
     monkeypatch.setattr(learner, "run", run)
-    with pytest.raises(ValueError, match="--seeds: expected seeds that differ, got 7 twice"):
+    with pytest.raises(ValueError, match="--seeds: expected different seeds, got 7 twice"):
         run_seeds(learner, IPPOConfig(seeds=(7, 7)))
 
 
 @pytest.fixture(scope="module")
 def base(bc_run: Any) -> HDRIPPOConfig:
-    """3 updates from a given clone, evaluated at the end."""
+    """3 updates from an existing clone, evaluated at the end."""
     return HDRIPPOConfig(
         bc_policy=str(bc_run[0]),
         bc=BCTrainConfig(),
@@ -219,7 +218,7 @@ def runs_of(folder: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_every_run_is_there_and_in_the_table(swept: Path) -> None:
+def test_sweep_trains_and_tabulates_all_runs(swept: Path) -> None:
     with (swept / "sweep.csv").open() as file:
         rows = list(csv.DictReader(file))
     for row, run in zip(rows, runs_of(swept), strict=True):
@@ -238,7 +237,7 @@ def test_every_run_is_there_and_in_the_table(swept: Path) -> None:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """(run folder, resumed) of every run that is started."""
+    """(run folder, resumed) of all started runs."""
     started: list[tuple[str, bool]] = []
     whole = ALGORITHMS["hdr_ippo"].run
 
@@ -251,14 +250,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.slow
-def test_a_finished_sweep_runs_nothing(swept: Path, base: Any, points: Any, calls: Any) -> None:
+def test_finished_sweep_trains_no_run(swept: Path, base: Any, points: Any, calls: Any) -> None:
     before = (swept / "sweep.csv").read_bytes()
     run_sweep(small_sweep(swept), base, points)
     assert calls == [] and (swept / "sweep.csv").read_bytes() == before
 
 
 @pytest.mark.slow
-def test_a_broken_run_is_resumed_and_ends_like_the_others(
+def test_interrupted_run_resumes(
     swept: Path, base: Any, points: Any, calls: Any, interrupt_at: Any, tmp_path: Path
 ) -> None:
     interrupt_at("hanabi_rl.algorithms.ppo_runner", 2 * ENVS * STEPS)
@@ -276,9 +275,7 @@ def test_a_broken_run_is_resumed_and_ends_like_the_others(
 
 
 @pytest.mark.slow
-def test_a_run_with_another_config_is_not_taken_for_this_one(
-    swept: Path, base: Any, points: Any, calls: Any
-) -> None:
+def test_run_with_other_config_is_rejected(swept: Path, base: Any, points: Any, calls: Any) -> None:
     with pytest.raises(ValueError, match=r"kl_weight=0.0/s0: .*lr: the run has 0.002, got 0.003"):
         run_sweep(small_sweep(swept), dataclasses.replace(base, lr=3e-3), points)
     assert calls == []
@@ -289,7 +286,7 @@ def weights_of(run: Path) -> str:
 
 
 @pytest.mark.slow
-def test_two_jobs_give_the_same_summaries(
+def test_parallel_jobs_give_same_summaries(
     swept: Path, base: Any, points: Any, tmp_path: Path
 ) -> None:
     sweep = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2)
@@ -304,7 +301,7 @@ def test_two_jobs_give_the_same_summaries(
 
 
 @pytest.mark.slow
-def test_a_run_that_was_stopped_is_resumed_by_its_job(
+def test_job_resumes_stopped_run(
     swept: Path, base: Any, points: Any, tmp_path: Path, interrupt_at: Any
 ) -> None:
     sweep = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2)
@@ -328,20 +325,18 @@ def in_processes(run: Any, folders: Sequence[Path], at_once: int) -> None:
 
 
 @pytest.mark.slow  # processes
-def test_at_most_so_many_jobs_at_once_each_with_its_cores(tmp_path: Path) -> None:
+def test_parallel_jobs_have_separate_cores(tmp_path: Path) -> None:
     folders = [tmp_path / str(number) for number in range(3)]
     in_processes(jobs.record, folders, 2)
     records = [json.loads((folder / "record").read_text()) for folder in folders]
-    begun = [record[0] for record in records]
-    assert max(sum(b <= at < e for b, e, *_ in records) for at in begun) <= 2
-    shares = sweeping._core_sets(2)
-    assert all(record[2] in shares and record[3] == "0.450" for record in records)
+    starts = [record[0] for record in records]
+    assert max(sum(b <= at < e for b, e, *_ in records) for at in starts) <= 2
+    core_sets = sweeping._core_sets(2)
+    assert all(record[2] in core_sets and record[3] == "0.450" for record in records)
 
 
 @pytest.mark.slow  # processes
-def test_failed_and_killed_jobs_are_told_with_folder_and_log_after_the_others_have_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_jobs_are_reported_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad, killed, good = (tmp_path / name for name in ("bad", "killed", "good"))
     with pytest.raises(ValueError, match="2 of 3 runs failed") as error:
         in_processes(jobs.fail_or_die, (bad, killed, good), 2)
@@ -353,9 +348,9 @@ def test_failed_and_killed_jobs_are_told_with_folder_and_log_after_the_others_ha
 
 
 @pytest.mark.slow
-def test_a_stopped_sweep_stops_its_jobs_which_save(base: Any, points: Any, tmp_path: Path) -> None:
-    """SIGTERM to a sweep with a run of no end: the run saves, the sweep ends with 143, and nothing
-    is left at work in the run's folder."""
+def test_stopped_sweep_saves_its_jobs(base: Any, points: Any, tmp_path: Path) -> None:
+    """SIGTERM during an endless run: the run saves, the sweep exits with 143, and no process
+    remains."""
     forever = dataclasses.replace(base, total_steps=10**9, eval_every=10**6, save_every=10**6)
     code = (
         "import pickle, signal, sys\n"
@@ -367,8 +362,8 @@ def test_a_stopped_sweep_stops_its_jobs_which_save(base: Any, points: Any, tmp_p
     sweep = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     assert sweep.stdin is not None
     with sweep.stdin as stdin:
-        given = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2), forever, points[:1]
-        pickle.dump(given, stdin)
+        config = dataclasses.replace(small_sweep(tmp_path), seeds=(0,), jobs=2)
+        pickle.dump((config, forever, points[:1]), stdin)
     run = tmp_path / points[0].name / "s0"
     while not ((metrics := run / "metrics.jsonl").exists() and metrics.read_text()):
         assert sweep.poll() is None
@@ -380,7 +375,7 @@ def test_a_stopped_sweep_stops_its_jobs_which_save(base: Any, points: Any, tmp_p
         pass
 
 
-def test_a_line_of_the_table_has_the_seeds_of_its_own_point() -> None:
+def test_table_row_averages_its_seeds() -> None:
     points = [GridPoint("lr=1", {"lr": 1}), GridPoint("lr=2", {"lr": 2})]
     summaries = [{"score": value} for value in (1.0, 3.0, 10.0, 14.0)]
     title, *lines = table(points, (0, 1), summaries, {"score": "self-play"}).splitlines()
@@ -388,51 +383,51 @@ def test_a_line_of_the_table_has_the_seeds_of_its_own_point() -> None:
     assert [line.split() for line in lines] == [["lr=1", "2", "±", "1"], ["lr=2", "12", "±", "2"]]
 
 
-def test_a_column_that_not_every_run_has_is_left_out() -> None:
-    """Validation figures are there where there are validation games."""
-    points, shown = [GridPoint("lr=1", {"lr": 1})], {"score": "self-play", "val": "val loss"}
+def test_incomplete_column_is_dropped() -> None:
+    """Validation columns exist only with validation games."""
+    points, columns = [GridPoint("lr=1", {"lr": 1})], {"score": "self-play", "val": "val loss"}
     summaries: list[dict[str, Any]] = [{"score": 1.0, "val": 0.5}, {"score": 3.0, "val": 0.7}]
-    assert "0.6 ± 0.1" in table(points, (0, 1), summaries, shown)
-    assert "val loss" in seed_table((0, 1), summaries, shown)
+    assert "0.6 ± 0.1" in table(points, (0, 1), summaries, columns)
+    assert "val loss" in seed_table((0, 1), summaries, columns)
     summaries[1] = {"score": 3.0}
-    assert table(points, (0, 1), summaries, shown).split()[0] == "self-play"
-    assert "val loss" not in table(points, (0, 1), summaries, shown)
-    assert "val loss" not in seed_table((0, 1), summaries, shown)
+    assert table(points, (0, 1), summaries, columns).split()[0] == "self-play"
+    assert "val loss" not in table(points, (0, 1), summaries, columns)
+    assert "val loss" not in seed_table((0, 1), summaries, columns)
 
 
 def test_seeds_are_compared_by_validation_cross_entropy() -> None:
     """AH2AC2 section 5.2."""
     summaries: list[dict[str, Any]] = [{"val": 0.8}, {"val": 0.7}, {"val": 0.9}]
     text = chosen_seed((4, 5, 6), summaries, "val")
-    assert text.endswith("0.7 nats per timestep: seed 5")
+    assert text.endswith("seed 5, 0.7 nats per timestep")
     assert chosen_seed((4, 5), [{"val": 0.8}, {}], "val") == ""
     for name in ("bc", "hdr_ippo", "br_bc"):
         assert ALGORITHMS[name].validation_key.endswith("val_loss_per_timestep")
 
 
-def test_seeds_that_hold_out_games_of_their_own_are_not_compared(
+def test_seeds_with_own_validation_are_not_compared(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     summaries = [
         {"policy_val_loss_per_timestep": loss, "policy_selfplay_mean": 1.0, "run_dir": "r"}
         for loss in (0.8, 0.7)
     ]
-    monkeypatch.setattr(sweeping, "run_all", lambda *given: summaries)
-    monkeypatch.setattr(bc, "pooled_validation", lambda *given: "")
+    monkeypatch.setattr(sweeping, "run_all", lambda *arguments: summaries)
+    monkeypatch.setattr(bc, "pooled_validation", lambda *arguments: "")
     monkeypatch.setattr(ALGORITHMS["bc"], "infer_rules", lambda config: config.game)
-    for val, said in (((), False), (("games",), True)):
+    for val, printed in (((), False), (("games",), True)):
         run_seeds(ALGORITHMS["bc"], BCConfig(seeds=(0, 1), val=val))
-        assert ("nats per timestep: seed 1" in capsys.readouterr().out) == said
-    for given, same in (
+        assert ("cross-entropy: seed 1" in capsys.readouterr().out) == printed
+    for config, same in (
         (HDRIPPOConfig(), False),
         (HDRIPPOConfig(bc_policy="clone"), True),
         (HDRIPPOConfig(bc=BCTrainConfig(val=("games",))), True),
     ):
-        assert ALGORITHMS["hdr_ippo"].seeds_share_validation(given) == same
-        assert ALGORITHMS["br_bc"].seeds_share_validation(given) == same
+        assert ALGORITHMS["hdr_ippo"].seeds_share_validation(config) == same
+        assert ALGORITHMS["br_bc"].seeds_share_validation(config) == same
 
 
-def test_the_files_columns_are_those_of_all_runs_and_the_grids_stay(tmp_path: Path) -> None:
+def test_csv_has_columns_of_all_runs(tmp_path: Path) -> None:
     places = [{"eval_games": 128, "seed": 0}, {"eval_games": 512, "seed": 0}]
     summaries = [{"eval_games": 5000, "score": 1.0}, {"score": 2.0, "val": 0.5, "curve": [1]}]
     sweeping._write_csv(tmp_path / "sweep.csv", places, summaries)
@@ -441,12 +436,12 @@ def test_the_files_columns_are_those_of_all_runs_and_the_grids_stay(tmp_path: Pa
     ]
 
 
-def test_the_tables_pool_seeds_and_show_the_papers_on_request() -> None:
+def test_paper_tables_pool_seeds() -> None:
     def summary(mean: float, perfect: float, minimum: int) -> dict[str, Any]:
         names = ("selfplay", "bc_selfplay", "crossplay_with_bc")
-        figures: dict[str, Any] = {f"{name}_mean": mean for name in names}
-        figures |= {f"{name}_ci95": [mean - 0.5, mean + 0.5] for name in names}
-        return figures | {
+        summary: dict[str, Any] = {f"{name}_mean": mean for name in names}
+        summary |= {f"{name}_ci95": [mean - 0.5, mean + 0.5] for name in names}
+        return summary | {
             "selfplay_perfect_rate": perfect,
             "selfplay_zero_rate": 0.1,
             "selfplay_min": minimum,
@@ -480,7 +475,7 @@ def test_the_tables_pool_seeds_and_show_the_papers_on_request() -> None:
         " ".join(line["0.13"].split())
         == "0.13 21.00 ± 1.00 30.0% (32.0%) 10.0% 3 (13) 21.00 ± 1.00"
     )
-    # the paper's validation columns, as ours are: its test columns have 0.605 and 0.628
+    # the paper's validation columns, as here: its test columns have 0.605 and 0.628
     expected = "0.13 0.600 [0.600, 0.600] (0.607) 0.500 [0.500, 0.500] (0.618) 2.000"
     assert " ".join(other["0.13"].split()) == expected
     assert "(" not in line["0.4"] + other["0.4"] and other["clone"].split()[1] == "0.800"

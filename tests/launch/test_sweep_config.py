@@ -1,4 +1,4 @@
-"""The folders of a sweep's points, and what is known of all points before anything is trained."""
+"""Folders of a sweep's points, and checks of all points before training."""
 
 import copy
 from pathlib import Path
@@ -37,26 +37,26 @@ def names(*args: str) -> list[str]:
         ("obl", 'previous_level=["../r/s0","../r/s1"]', "previous_level=r-s0-"),
     ],
 )
-def test_every_point_has_one_folder_of_its_own(algorithm: str, grid: str, readable: str) -> None:
+def test_points_have_separate_folders(algorithm: str, grid: str, readable: str) -> None:
     found = names("--algorithm", algorithm, "--grid", *grid.split(" "))
     assert len(set(found)) == len(found) and found[0].startswith(readable)
     root = Path("sweep").resolve()
     assert all((root / name).resolve().parent == root for name in found)
-    assert found == names("--algorithm", algorithm, "--grid", *grid.split(" "))  # it is resumed
+    assert found == names("--algorithm", algorithm, "--grid", *grid.split(" "))  # resumed
 
 
-def test_a_path_is_named_alike_at_every_value_of_another_field() -> None:
+def test_path_name_ignores_other_fields() -> None:
     found = names("--algorithm", "bc", "--grid", "lr=[0.1,0.2]", 'data=[["../a/x"],["../b/x"]]')
     paths = [name.partition(",")[2] for name in found]
     assert paths[:2] == paths[2:] and paths[0] != paths[1]
 
 
-def test_values_that_read_alike_have_folders_of_their_own() -> None:
+def test_ambiguous_values_have_separate_folders() -> None:
     found = names("--algorithm", "bc", "--grid", 'demos=[["ax","b"],["a","xb"]]')
     assert len(set(found)) == 2 and all(name.startswith("demos=axxb-") for name in found)
 
 
-def test_a_name_that_one_folder_can_have_stays() -> None:
+def test_valid_point_names_are_unchanged() -> None:
     """A sweep is resumed by its names."""
     grid = 'partners=[["agent:clone-3p","bot:rules?seed=0..9"],["../x"]]'
     first, other = names("--algorithm", "best_response", "--grid", grid)
@@ -86,7 +86,7 @@ def test_names_above_255_bytes_are_shortened(tmp_path: Path) -> None:
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """(algorithm, config) of every run, none of which is made."""
+    """(algorithm, config) of every run; no run is trained."""
     configs: list[Any] = []
 
     def run_once(algorithm: str, config: Any) -> dict[str, Any]:
@@ -102,9 +102,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("algorithm", ["br_bc", "hdr_ippo"])
-def test_no_clone_is_trained_that_no_run_uses(
-    algorithm: str, planned: list[Any], tmp_path: Path
-) -> None:
+def test_unused_clone_is_not_trained(algorithm: str, planned: list[Any], tmp_path: Path) -> None:
     chosen = ("--algorithm", algorithm, "--run-dir", str(tmp_path), "--preset", "quick-lstm")
     one, other = "agent:clone-2p", "agent:convention-2p"
     for grid in ((f'bc_policy=["{one}","{other}"]',), ("lr=[1]", f'bc_policy=["{other}"]')):
@@ -128,10 +126,10 @@ def three() -> Games:
     return demo_games(Rules(num_players=3), "random", 5, seed=0)
 
 
-def test_points_may_be_of_several_games(
+def test_points_can_have_different_games(
     two: Games, three: Games, planned: list[Any], tmp_path: Path
 ) -> None:
-    """In whichever order, and as a run alone has it."""
+    """In any order, and as a single run has it."""
     for name, games in (("2", two), ("3", three)):
         save_games(tmp_path / f"{name}.json", games)
     chosen = ("--algorithm", "bc", "--preset", "quick-lstm", "--run-dir", str(tmp_path))
@@ -142,7 +140,7 @@ def test_points_may_be_of_several_games(
         assert [config.game.num_players for _, config in planned] == list(order)
 
 
-def test_a_point_with_another_number_of_players_than_the_presets_is_refused_first(
+def test_point_with_other_player_count_fails_early(
     two: Games, three: Games, planned: list[Any], tmp_path: Path
 ) -> None:
     for name, games in (("2", two), ("3", three)):
@@ -163,7 +161,7 @@ def test_a_point_with_another_number_of_players_than_the_presets_is_refused_firs
         ("obl", ('previous_level=["agent:obl-2p", "gone"]',), "expected an agent.*got gone"),
     ],
 )
-def test_an_agent_that_a_point_cannot_begin_with_is_refused_first(
+def test_unusable_initial_agent_fails_early(
     algorithm: str, grid: tuple[str, ...], message: str, planned: list[Any], tmp_path: Path
 ) -> None:
     preset = "2p-human" if algorithm == "bc" else "quick"
@@ -183,9 +181,7 @@ def test_an_agent_that_a_point_cannot_begin_with_is_refused_first(
         (("--preset", "quick", "--num-players", "3", "--grid", "lr=[1]"), "sweep-ippo-quick"),
     ],
 )
-def test_a_sweeps_folder_names_no_other_number_of_players(
-    flags: tuple[str, ...], folder: str
-) -> None:
+def test_sweep_folder_names_one_player_count(flags: tuple[str, ...], folder: str) -> None:
     sweep, _, _ = parse_sweep(CONFIGS, "quick", ("--algorithm", "ippo", *flags))
     assert sweep.run_dir == f"runs/{folder}"
 
@@ -198,14 +194,14 @@ def test_a_sweeps_folder_names_no_other_number_of_players(
         ("--grid", "lr=[1]", "kl_weight=[0.5]"),
     ],
 )
-def test_the_papers_figures_are_those_of_its_own_sweep(args: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="^--paper: expected a sweep of hdr_ippo over kl_weight a"):
+def test_paper_flag_needs_paper_sweep(args: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="^--paper: expected a sweep of hdr_ippo over kl_weight o"):
         names(*args, "--paper")
     assert parse_sweep(CONFIGS, "quick", ("--kl-weights", "0.5", "--paper"))[0].paper
     assert not parse_sweep(CONFIGS, "ablation", ())[0].paper
 
 
-def test_errors_over_seeds_say_what_the_seeds_share() -> None:
+def test_error_note_names_shared_inputs() -> None:
     def note(algorithm: str, seeds: tuple[int, ...] = (0, 1), **fields: Any) -> str:
         return error_note("±", seeds, [ALGORITHMS[algorithm].config(**fields)])
 
@@ -220,7 +216,7 @@ def test_errors_over_seeds_say_what_the_seeds_share() -> None:
     assert note("hdr_ippo") == note("ippo") == note("hdr_ippo", (0,), bc_policy="clone") == ""
 
 
-def test_a_sweep_and_a_script_print_that_note(
+def test_sweep_and_script_print_error_note(
     planned: list[Any],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

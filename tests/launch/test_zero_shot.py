@@ -1,4 +1,4 @@
-"""From candidates to partners, and the populations of a comparison."""
+"""Evaluation partners from candidates, and populations of a comparison."""
 
 import dataclasses
 from pathlib import Path
@@ -38,7 +38,7 @@ def keep(folder: Path, seed: int, score: float | None = None, players: int = 2) 
 
 
 def candidate(folder: Path, seed: int) -> EvalPartner:
-    """A pair's three policies, which are no others'."""
+    """The three policies of a pair, different from other pairs'."""
     return EvalPartner(
         agent=keep(folder / "biased", seed),
         best_response=keep(folder / "response", seed + 1),
@@ -46,8 +46,8 @@ def candidate(folder: Path, seed: int) -> EvalPartner:
     )
 
 
-def test_both_choices_stand_side_by_side_for_as_many_as_differ(tmp_path: Path) -> None:
-    """Of three candidates two respond alike: no three of them differ."""
+def test_diversity_table_compares_both_selections(tmp_path: Path) -> None:
+    """Two of three candidates have equal responses: no three of them differ."""
     own = keep(tmp_path / "p", 0)
     events = ((3.0, 1.0), (3.0, 1.0), (1.0, 3.0))
     partners = tuple(
@@ -69,8 +69,7 @@ def test_both_choices_stand_side_by_side_for_as_many_as_differ(tmp_path: Path) -
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """(algorithm, partners, run folder) of every run that is asked for; a random policy comes of
-    it."""
+    """(algorithm, partners, run folder) of all requested runs; each gives a random policy."""
     runs: list[Any] = []
 
     def run_once(algorithm: str, config: BestResponseConfig) -> None:
@@ -80,13 +79,11 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(train_partner_set, "run_once", run_once)
     monkeypatch.setattr(
         "hanabi_rl.evaluation.measure.partner_set.MIN_SCORE_FRACTION", -1.0
-    )  # nobody can play yet
+    )  # no policy can play yet
     return runs
 
 
-def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
-    tmp_path: Path, trained: list[Any]
-) -> None:
+def test_selected_and_mid_skill_get_best_responses(tmp_path: Path, trained: list[Any]) -> None:
     candidates = [candidate(tmp_path / f"pair-{k}", 3 * k) for k in range(3)]
     write_partners(tmp_path / "candidates.json", PartnerSet(partners=tuple(candidates)))
     out = tmp_path / "out"
@@ -106,7 +103,7 @@ def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
         fresh = {run[1][0]: run[2] for run in trained}
         assert final.best_response in (own, fresh[final.agent])
         assert mid.best_response == fresh[mid.agent]
-    # chosen on decks of their own, and measured on others
+    # selected on one set of decks, evaluated on another
     measured = read_partners(out / "measured.json").partners
     for partners, purpose in ((measured, "selection"), (found.partners, "report")):
         for partner in partners:
@@ -121,10 +118,10 @@ def test_the_chosen_and_their_mid_skill_checkpoints_get_best_responses(
         train_set(tmp_path / "none.json", 1, out, BestResponseConfig(), EvalSetting(16, 0, False))
 
 
-def test_best_responses_are_of_as_many_players_as_the_candidates(
+def test_best_responses_use_candidates_player_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A preset is of two; without its game it would be refused by the partner's."""
+    """A preset is for two; without its game the partner's would be rejected."""
     trained = []
 
     def run_once(algorithm: str, config: BestResponseConfig) -> None:
@@ -154,24 +151,24 @@ def test_best_responses_are_of_as_many_players_as_the_candidates(
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[tuple[str, str]]]]:
-    """(purpose, pairs) of everything that is measured, with scores and events that are drawn."""
-    asked: list[tuple[str, list[tuple[str, str]]]] = []
+    """(purpose, pairs) of all evaluations, with random scores and events."""
+    calls: list[tuple[str, list[tuple[str, str]]]] = []
     rng = np.random.default_rng(0)
 
     def measure_pairs(partners: Any, policies: Any, setting: Any, purpose: Any, *on: Any) -> Any:
-        asked.append((purpose, [(p.agent, p.best_response) for p in partners]))
+        calls.append((purpose, [(p.agent, p.best_response) for p in partners]))
         drawn = {"response_events": rng.random((2, 14)), "partner_events": rng.random((2, 14))}
         events = {name: tuple(map(tuple, rows.tolist())) for name, rows in drawn.items()}
         return [dataclasses.replace(p, score=(1.0, rng.random()), **events) for p in partners]
 
     monkeypatch.setattr(train_partner_set, "measure_pairs", measure_pairs)
-    return asked
+    return calls
 
 
-def test_only_what_is_written_of_the_kept_is_measured_on_report_decks(
+def test_only_final_scores_use_report_decks(
     tmp_path: Path, trained: list[Any], measured: list[tuple[str, list[tuple[str, str]]]]
 ) -> None:
-    """Partners and best responses are chosen on others."""
+    """Partners and best responses are selected on other decks."""
     candidates = tuple(candidate(tmp_path / f"pair-{k}", 3 * k) for k in range(2))
     write_partners(tmp_path / "candidates.json", PartnerSet(partners=candidates))
     path = train_set(
@@ -184,10 +181,10 @@ def test_only_what_is_written_of_the_kept_is_measured_on_report_decks(
     assert measured[2][1] == [(p.agent, p.best_response) for p in found.partners]
 
 
-def test_best_responses_of_pairs_of_one_name_have_folders_of_their_own(
+def test_equal_pair_names_have_separate_folders(
     tmp_path: Path, trained: list[Any], measured: Any
 ) -> None:
-    """Pairs number 3 of two runs; and a mid-skill checkpoint that is the pair at its end."""
+    """Pair 3 of two runs; and a mid-skill checkpoint that equals the final pair."""
     candidates = [candidate(tmp_path / f"s{seed}" / "pair-003", 3 * seed) for seed in range(2)]
     candidates[1] = dataclasses.replace(
         candidates[1], mid_skill=keep(tmp_path / "s1" / "pair-003" / "mid" / "biased", 3)
@@ -207,14 +204,14 @@ def test_best_responses_of_pairs_of_one_name_have_folders_of_their_own(
     assert {run[1]: run[2] for run in trained[3:]} == folders
 
 
-def test_bots_have_folders_of_their_own(tmp_path: Path) -> None:
+def test_bots_have_separate_folders(tmp_path: Path) -> None:
     names = ["bot:smart", "bot:simple", "bot:rules?seed=1", "bot:rules?seed=2", "agent:ippo-2p"]
     folders = [folder_name(name, load_policy(name).identity()) for name in names]
     assert len(set(folders)) == 5 and folders[0].startswith("bot_smart-")
     assert all("/" not in folder and ":" not in folder for folder in folders)
 
 
-def test_a_candidate_that_is_there_twice_is_refused(tmp_path: Path, trained: list[Any]) -> None:
+def test_duplicate_candidate_is_rejected(tmp_path: Path, trained: list[Any]) -> None:
     first = candidate(tmp_path / "a", 0)
     again = dataclasses.replace(first, agent=keep(tmp_path / "b" / "biased", 0))
     write_partners(tmp_path / "candidates.json", PartnerSet(partners=(first, again)))
@@ -225,7 +222,7 @@ def test_a_candidate_that_is_there_twice_is_refused(tmp_path: Path, trained: lis
     assert not (tmp_path / "o").exists()
 
 
-def test_the_better_of_two_best_responses_is_kept() -> None:
+def test_better_best_response_is_used() -> None:
     fresh = EvalPartner(agent="a", best_response="new", score=(2.0, 4.0))
     assert better_response(fresh, None) is fresh
     assert better_response(fresh, dataclasses.replace(fresh, score=(2.0, 3.0))) is fresh
@@ -233,16 +230,16 @@ def test_the_better_of_two_best_responses_is_kept() -> None:
     assert better_response(fresh, together) is together
 
 
-def test_a_ladder_is_the_beginning_half_way_and_the_end_of_a_run(tmp_path: Path) -> None:
+def test_skill_checkpoints_are_start_middle_end(tmp_path: Path) -> None:
     for steps, score in ((0, 0.3), (100, 1.7), (2000, 2.4), (30_000, 4.9), (40_000, 5.0)):
         keep(tmp_path / "policies" / str(steps), steps, score)
     assert [Path(name).name for name in skill_checkpoints(tmp_path)] == ["0", "2000", "40000"]
 
 
-def test_no_learner_has_the_seed_of_a_member_of_a_population(
+def test_learner_seeds_differ_from_population_seeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would begin as that one did, whose first checkpoint is a partner."""
+    """It would start as the partner whose first checkpoint is in the population."""
     seeds: dict[str, int] = {}
     partners: dict[str, tuple[str, ...]] = {}
 
@@ -267,12 +264,12 @@ def test_no_learner_has_the_seed_of_a_member_of_a_population(
     assert [len(partners[f"{method}/s0"]) for method in ("fcp", "hsp")] == [4, 3]
 
 
-def test_populations_are_halves(tmp_path: Path) -> None:
+def test_selfplay_runs_must_be_even(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="selfplay_runs: expected an even number from 2, got 3"):
         ZeroShot(out=str(tmp_path), selfplay_runs=3)
 
 
-def test_ranks_are_of_methods_with_each_partner() -> None:
+def test_ranks_average_over_partners() -> None:
     """a is first with two partners and second with one; b, c share the second place once."""
     means = {"a": [0.9, 0.8, 0.5], "b": [0.7, 0.2, 0.6], "c": [0.7, 0.3, 0.4]}
     methods = {name: {"mean_by_partner": of} for name, of in means.items()}
@@ -284,7 +281,7 @@ def test_ranks_are_of_methods_with_each_partner() -> None:
     ]
 
 
-def test_partners_whose_best_response_scores_nothing_are_named() -> None:
+def test_zero_best_responses_are_reported() -> None:
     methods = {name: {"mean_by_partner": [1.0, value]} for name, value in (("a", 0.5), ("b", 0.2))}
     partners = [{"best_response_return": best} for best in ([0.0, 0.0], [4.0, 0.0])]
     last = rank_table({"scores": {"methods": methods, "partners": partners}}).splitlines()[-1]

@@ -1,5 +1,5 @@
-"""A belief that is learnt against what can be counted: the grounded one before it has learnt
-anything, and the exact posterior under a player whose hints tell more than they say."""
+"""Learned belief against exact ones: the grounded belief at initialization, and the exact posterior
+for a player with a known signal."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector
 from hanabi_rl.learning.structured_view import StructuredView
 
 GAMES = 32
-ROWS = 64  # hands that a seat may hold, at most
+ROWS = 64  # maximum number of hands of a seat
 
 
 def play_signals(params: Any, carry: Any, view: Any, legal: jax.Array, reset: Any) -> Any:
-    """A rank hint on the next player's oldest card if it is playable, a colour hint on it if not;
-    without tokens, the oldest card is played."""
+    """Rank hint on the next player's oldest card if it is playable, otherwise a colour hint on it;
+    without tokens, play the oldest card."""
     del params, reset
-    of_first_hint = 2 + TINY.num_ranks + 1 + 3  # before what a hint does to the oldest card
+    of_first_hint = 2 + TINY.num_ranks + 1 + 3  # index of what a hint says of the oldest card
     playable = view.others[..., 0, 0, 1 + TINY.num_ranks] > 0.5
     touched = view.hints[..., of_first_hint] > 0.5
     by_rank = np.arange(TINY.num_colors + TINY.num_ranks) >= TINY.num_colors
@@ -47,7 +47,7 @@ def play_signals(params: Any, carry: Any, view: Any, legal: jax.Array, reset: An
 
 @pytest.fixture(scope="module")
 def learner() -> BeliefLearner:
-    """Of the hands of whoever plays with those signals."""
+    """Learner of the hands of players with these signals."""
     config = BeliefTraining(
         steps=80 * GAMES * 8, num_envs=GAMES, num_steps=8, num_minibatches=2, lr=3e-3
     )
@@ -58,7 +58,7 @@ def learner() -> BeliefLearner:
 
 
 class Moment:
-    """Games before the second move, or the third, as the mover sees them."""
+    """Games before the second or third move, as the current player observes them."""
 
     def __init__(self, learner: BeliefLearner, turn: int) -> None:
         actors = jax.jit(learner.collector.init, static_argnums=1)(jax.random.key(3), GAMES)
@@ -83,7 +83,7 @@ def tilt_of(feature_set: Any, params: Any, examples: Any) -> jax.Array:
 
 @jax.jit
 def chances(state: State, tilt: jax.Array, cards: jax.Array) -> jax.Array:
-    """Of the hands int32[H, ROWS] of one game's mover."""
+    """Probabilities of the hands int32[H, ROWS] of one game's current player."""
     many = jax.tree.map(lambda x: jnp.broadcast_to(x, (ROWS, *x.shape)), state)
     unknown = hand_knowledge(TINY, many, many.player)
     wide = jnp.broadcast_to(tilt[..., None], (*tilt.shape, ROWS))
@@ -100,10 +100,10 @@ def second(learner: BeliefLearner) -> Moment:
     return Moment(learner, 1)
 
 
-def test_an_untaught_belief_is_the_grounded_one(
+def test_untrained_belief_is_grounded(
     learner: BeliefLearner, fresh: BeliefState, second: Moment
 ) -> None:
-    """Its loss is the mean over cards of minus the logarithm of their share of all hands."""
+    """Its loss is the mean over cards of minus the logarithm of their fraction of all hands."""
     loss, metrics = jax.jit(learner.loss)(fresh.params, second.examples)
     total = cards = 0.0
     for game in range(GAMES):
@@ -118,8 +118,8 @@ def test_an_untaught_belief_is_the_grounded_one(
 
 
 def exact(moment: Moment, game: int) -> Counter[tuple[int, ...]]:
-    """The hands with which the last mover would have made its hint: by rank just where the oldest
-    card was playable, which before anything is played is one of the lowest rank."""
+    """Hands with which the last player would have made its hint: by rank if and only if the oldest
+    card was playable, which at the start is one of the lowest rank."""
     by_rank = moment.state.last_action[game] >= 2 * TINY.hand_size + TINY.num_colors
     hands = every_hand(TINY, moment.state, game, moment.seat)
     return Counter(
@@ -128,7 +128,7 @@ def exact(moment: Moment, game: int) -> Counter[tuple[int, ...]]:
 
 
 def distances(learner: BeliefLearner, params: Any, moment: Moment) -> np.ndarray:
-    """Of each game's belief from the exact one, in total variation."""
+    """Total variation distance of each game's belief from the exact one."""
     tilt, found = tilt_of("hint-history", params, moment.examples), []
     for game in range(GAMES):
         hands = list(every_hand(TINY, moment.state, game, moment.seat))
@@ -138,18 +138,17 @@ def distances(learner: BeliefLearner, params: Any, moment: Moment) -> np.ndarray
         state = jax.tree.map(lambda x, g=game: x[g], moment.state)
         ours = np.asarray(chances(state, tilt[..., game], jnp.asarray(cards)))[: len(hands)]
         posterior = exact(moment, game)
-        theirs = np.array([posterior[hand] for hand in hands]) / posterior.total()
+        exact_probs = np.array([posterior[hand] for hand in hands]) / posterior.total()
         assert ours.sum() == pytest.approx(1.0, abs=1e-4)
-        found.append(np.abs(ours - theirs).sum() / 2)
+        found.append(np.abs(ours - exact_probs).sum() / 2)
     return np.array(found)
 
 
 @pytest.mark.slow
-def test_what_a_player_means_is_learnt(
+def test_belief_learns_signal_meaning(
     learner: BeliefLearner, fresh: BeliefState, second: Moment
 ) -> None:
-    """On hands that it was not taught with, after one signal and after two; by the cards alone one
-    is far from it."""
+    """On held-out hands, after one and after two signals; the grounded belief is far from it."""
     moments = [second, Moment(learner, 2)]
     before = [distances(learner, fresh.params, moment) for moment in moments]
     update, belief = jax.jit(learner.update), fresh
@@ -162,7 +161,7 @@ def test_what_a_player_means_is_learnt(
     assert metrics["nats"] < metrics["grounded_nats"] - 0.02
 
 
-def test_what_the_mover_holds_in_truth_is_not_read(
+def test_own_true_hand_is_not_read(
     learner: BeliefLearner, fresh: BeliefState, second: Moment
 ) -> None:
     rng = np.random.default_rng(8)
@@ -178,6 +177,6 @@ def test_what_the_mover_holds_in_truth_is_not_read(
     np.testing.assert_array_equal(
         seen, tilt_of("hint-history", params, second.examples._replace(state=junk))
     )
-    theirs = state.replace(ranks=np.where(mine, state.ranks, state.ranks ^ 0b111111))
-    other = tilt_of("hint-history", params, second.examples._replace(state=theirs))
+    exact_probs = state.replace(ranks=np.where(mine, state.ranks, state.ranks ^ 0b111111))
+    other = tilt_of("hint-history", params, second.examples._replace(state=exact_probs))
     assert np.std(seen) > 0.1 and (np.asarray(seen) != np.asarray(other)).any()

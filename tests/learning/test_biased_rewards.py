@@ -1,4 +1,4 @@
-"""Behaviour-preferring pairs: the space of rewards, whose moves are paid, and what is learnt."""
+"""Behaviour-preferring pairs: space of rewards, rewarded moves, learning."""
 
 import dataclasses
 import functools
@@ -37,15 +37,19 @@ def preference(score_weight: float = 1.0, **weights: float) -> BiasedReward:
     return BiasedReward(jnp.array(listed, jnp.float32), jnp.float32(score_weight))
 
 
-def test_there_are_203_weights_with_at_most_two_preferred_events() -> None:
+def test_weight_space_has_203_points() -> None:
     assert tuple(field.name for field in dataclasses.fields(EventWeights)) == EVENTS
-    assert [len(biased_reward_space(EventWeights(), most)) for most in (0, 1, 2)] == [1, 21, 203]
+    assert [len(biased_reward_space(EventWeights(), max_events)) for max_events in (0, 1, 2)] == [
+        1,
+        21,
+        203,
+    ]
     space = biased_reward_space(EventWeights(), 2)
     assert len(set(space)) == 203 and space[0] == NOTHING
     assert max(np.count_nonzero(w) for w in space) == 2 and np.abs(space).max() == 1.0
 
 
-def test_each_event_may_be_wanted_or_unwanted_as_the_table_says() -> None:
+def test_event_weights_match_table() -> None:
     """shared/reference/zsc-eval.md, 6.2."""
     both, wanted, strong = (-0.5, 0.5), (0.5,), (-1.0, 1.0)
     assert dataclasses.asdict(EventWeights()) == {
@@ -57,7 +61,7 @@ def test_each_event_may_be_wanted_or_unwanted_as_the_table_says() -> None:
     }
 
 
-def test_preferences_are_drawn_without_replacement_and_by_the_seed() -> None:
+def test_preferences_are_seeded_without_replacement() -> None:
     def drawn(count: int, seed: int) -> list[Any]:
         return sample_biased_rewards(EventWeights(), 2, (0.5, 1.0), count, seed)
 
@@ -67,7 +71,7 @@ def test_preferences_are_drawn_without_replacement_and_by_the_seed() -> None:
         drawn(407, 0)
 
 
-def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
+def test_learner_reward_counts_own_moves_only(small: Any) -> None:
     ppo = make_ppo()
     rollout = small_rollout(ppo, small)
     timesteps, envs = rollout.transition.reward.shape
@@ -78,10 +82,10 @@ def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
     wanted = preference(0.5, hint_color=0.5, misplay=-1.0)
     paid = np.asarray(reward_of(ppo.config, rollout, action, start, wanted))
     expected = 0.5 * np.asarray(reward)
-    found, mover = np.asarray(events_of(rollout.state, action)), np.asarray(rollout.state.player)
+    found, player = np.asarray(events_of(rollout.state, action)), np.asarray(rollout.state.player)
     for t in range(timesteps):
         for e in range(envs):
-            if learns[t, e, mover[t, e]]:
+            if learns[t, e, player[t, e]]:
                 expected[t, e] += 0.5 * found[t, e, EVENTS.index("hint_color")]
                 expected[t, e] -= found[t, e, EVENTS.index("misplay")]
     np.testing.assert_allclose(paid, expected, atol=1e-6)
@@ -89,20 +93,20 @@ def test_a_learner_is_paid_for_its_own_seats_moves_alone(small: Any) -> None:
     assert not np.allclose(reward_of(ppo.config, everyone, action, start, wanted), paid)
 
 
-def test_team_events_are_paid_whoever_moves_and_scaled_with_the_score(small: Any) -> None:
-    """The sum of `rewards.py`, term by term: u times all that the team is paid, and phi beside."""
+def test_team_events_reward_all_moves(small: Any) -> None:
+    """The sum of `rewards.py`, term by term: u times all team rewards, plus phi."""
     config = make_ppo(keep_points=True, life_cost=0.5, teaming_weight=0.3, g2_weight=-0.25).config
     ppo = make_ppo()
     rollout = small_rollout(ppo, small)
-    nobody = np.zeros((*rollout.transition.reward.shape, 2), bool)
-    rollout = rollout.replace(episode=EpisodeSetup(is_learner=nobody))
+    no_seat = np.zeros((*rollout.transition.reward.shape, 2), bool)
+    rollout = rollout.replace(episode=EpisodeSetup(is_learner=no_seat))
     move, start = jax.jit(ppo.current_player_actions)(rollout), np.float32(0)
     team = np.asarray(reward_of(config, rollout, move, start))
     assert np.abs(team - rollout.transition.reward).max() > 0.2
     wanted = preference(0.5, hint_color=0.5)
     paid = reward_of(config, rollout, move, start, wanted)
-    np.testing.assert_allclose(paid, 0.5 * team, atol=1e-6)  # nobody's moves are the learner's
-    mine = rollout.replace(episode=EpisodeSetup(is_learner=~nobody))
+    np.testing.assert_allclose(paid, 0.5 * team, atol=1e-6)  # no seat is the learner's
+    mine = rollout.replace(episode=EpisodeSetup(is_learner=~no_seat))
     hints = np.asarray(events_of(rollout.state, move))[..., EVENTS.index("hint_color")]
     paid = reward_of(config, mine, move, start, wanted)
     np.testing.assert_allclose(paid, 0.5 * team + 0.5 * hints, atol=1e-6)
@@ -123,13 +127,13 @@ def pair() -> Trained:
 
 
 def started(pair: Trained) -> tuple[PerLearner, PerLearner]:
-    """Copies, which an update may reuse."""
+    """Copies, because an update may reuse its buffers."""
     learners, actors = jax.tree.map(jnp.copy, (pair.learners, pair.actors))
     return parallel.replicate(learners), parallel.shard(actors)
 
 
-def test_the_two_learners_begin_apart(pair: Trained) -> None:
-    """Other parameters, other decks and other draws: with one key both would be one."""
+def test_two_learners_start_differently(pair: Trained) -> None:
+    """Different parameters, decks and samples: with one key both would be equal."""
     kernels = [
         max(jax.tree.leaves(learner.params["actor"]), key=jnp.size) for learner in pair.learners
     ]
@@ -141,16 +145,16 @@ def test_the_two_learners_begin_apart(pair: Trained) -> None:
 
 
 @pytest.mark.slow  # compiles a second update
-def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair: Trained) -> None:
-    learnt, _, metrics = pair.update(*started(pair), preference())
+def test_unbiased_update_is_plain_ppo(pair: Trained) -> None:
+    learned, _, metrics = pair.update(*started(pair), preference())
     learners, actors = started(pair)
-    beside = parallel.replicate(pair.pair.policy(pair.learners.response))
+    partner = parallel.replicate(pair.pair.policy(pair.learners.response))
     plain, _, expected = pair.pair.biased.compile_update()(
-        learners.biased, actors.biased, TrainContext(partners=beside)
+        learners.biased, actors.biased, TrainContext(partners=partner)
     )
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
-        learnt.biased.params,
+        learned.biased.params,
         plain.params,
     )
     found = metrics.biased
@@ -159,9 +163,9 @@ def test_without_a_preference_the_update_is_the_plain_one_beside_the_other(pair:
 
 
 @pytest.mark.slow  # learns
-def test_a_preferred_event_becomes_more_frequent_at_the_biased_seat(pair: Trained) -> None:
-    """Hints of a rank, by someone who gets half a point for each of its own: were the response or
-    everyone paid, it would give as many."""
+def test_preferred_event_becomes_more_frequent(pair: Trained) -> None:
+    """Rank hints, each of which gives its own player half a point: if the response or all were
+    rewarded, it would give as many."""
     learners, actors = started(pair)
     for _ in range(60):
         learners, actors, _ = pair.update(learners, actors, preference(hint_rank=0.5))
@@ -174,17 +178,16 @@ def test_a_preferred_event_becomes_more_frequent_at_the_biased_seat(pair: Traine
     assert of_biased > 1.5 * of_response and of_biased > 1.0
 
 
-def test_the_mid_skill_checkpoint_scores_nearest_to_half() -> None:
+def test_mid_skill_checkpoint_scores_nearest_half() -> None:
     taken = [Snapshot(u, score, None) for u, score in enumerate((0.5, 1.75, 2.25, 3.5, 4.0))]  # type: ignore[arg-type]
     assert mid_skill(taken).update == 1  # 1.75 and 2.25 are as near to 2.0: the earlier
     assert mid_skill(taken[:1]).update == 0
 
 
 @pytest.mark.parametrize("players", [2, 3, 4])
-def test_a_pair_is_trained_as_partners_are_met(players: int) -> None:
-    """One seat is the response's, the others are all the biased learner's, whatever the number of
-    players: what `evaluation/measure/partner_set.py` plays, and what a best response is trained
-    with."""
+def test_pair_training_matches_evaluation_lineup(players: int) -> None:
+    """One seat is the response's, all others the biased learner's, for any number of players, as in
+    `evaluation/measure/partner_set.py` and in training of best responses."""
     game = dataclasses.replace(TINY, num_players=players)
     made = make_pair(dataclasses.replace(PAIRS, game=game))
     held = {}
@@ -197,4 +200,4 @@ def test_a_pair_is_trained_as_partners_are_met(players: int) -> None:
         seats = {"biased": players - 1, "response": 1}[role]
         assert (held[role].sum(axis=1) == seats).all() and held[role].any(axis=0).all()
         assert learner.learner_fraction == pytest.approx(seats / players)
-    np.testing.assert_array_equal(held["biased"], ~held["response"])  # of the same keys
+    np.testing.assert_array_equal(held["biased"], ~held["response"])  # same keys

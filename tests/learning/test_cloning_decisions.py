@@ -1,5 +1,4 @@
-"""Cloning single decisions: every move of the cloned seats is an example, and a simple teacher is
-learnt."""
+"""Cloning of single decisions: all moves of cloned seats are examples, and a teacher is learned."""
 
 from __future__ import annotations
 
@@ -41,11 +40,11 @@ CONFIG = BCTrainConfig(
 
 @functools.cache
 def taught() -> Games:
-    """The same for all tests: replaying them and looking at them are two programs."""
+    """Shared by all tests: replay and encoding are two programs."""
     return teacher_games(RULES, 70, seed=1)
 
 
-def test_every_move_of_the_cloned_seats_is_a_decision() -> None:
+def test_cloned_seats_moves_are_decisions() -> None:
     games = taught()
     decisions = decision_dataset(games, NETWORK)
     moves = sorted(move for game in range(70) for move in games.moves(game).tolist())
@@ -58,15 +57,15 @@ def test_every_move_of_the_cloned_seats_is_a_decision() -> None:
     assert sorted(np.asarray(half.action).tolist()) == moves
 
 
-@pytest.mark.slow  # agents/test_profile.py has every seat's counts of recorded games
-def test_a_clone_is_shown_the_profile_that_the_policy_keeps_in_play() -> None:
-    """Of two games of the same three players, who sit one seat further in the second one: bit for
-    bit what each player's policy, stepped on its observations in all turns, knows in its own."""
+@pytest.mark.slow  # agents/test_profile.py tests all seats' counts of recorded games
+def test_cloning_profile_matches_play() -> None:
+    """In two games of the same three players, rotated by one seat: equal bit for bit to each
+    player's policy stepped on its observations of all turns."""
     network = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
     order = np.array([[0, 1, 2], [2, 0, 1]], np.int32)
     games = dataclasses.replace(random_games(TINY_3P, 2, seed=7), players=order)
     examples = decision_dataset(games, network, series=2)
-    shown = np.asarray(examples.view.table)
+    profiles = np.asarray(examples.view.table)
     width = sizes(TINY_3P, "facts", True).table.shape[1] - sizes(TINY_3P, "facts").table.shape[1]
     policy = NetworkPolicy(init_params(TINY_3P, network, jax.random.key(0)), TINY_3P, network)
 
@@ -87,8 +86,8 @@ def test_a_clone_is_shown_the_profile_that_the_policy_keeps_in_play() -> None:
             carry, features = step(carry, state, seats, np.bool_(game + turn == 0))
             known[turn, game] = np.asarray(features)[order[game, turn % 3]]
             turns += 1
-    assert len(shown) == turns and games.num_actions.min() > 6
-    for row, place in zip(shown, sorted(known), strict=True):  # turn by turn
+    assert len(profiles) == turns and games.num_actions.min() > 6
+    for row, place in zip(profiles, sorted(known), strict=True):  # turn by turn
         np.testing.assert_array_equal(row[-width:], known[place], err_msg=str(place))
     assert known[0, 1].any() and not known[0, 0].any()
 
@@ -107,9 +106,9 @@ def cloned(games: Games, epochs: int, network: StructuredConfig = NETWORK) -> tu
 
 
 @pytest.mark.slow
-def test_a_simple_teacher_is_learnt() -> None:
-    """The clone, as a policy that reads observations, predicts other games of the teacher; and the
-    same seed gives the same clone."""
+def test_clone_learns_simple_teacher() -> None:
+    """The clone, as a policy on observations, predicts other games of the teacher; equal seeds give
+    equal clones."""
     train, held_out = teacher_games(RULES, 200, seed=2), teacher_games(RULES, 50, seed=3)
     learner, state = cloned(train, CONFIG.epochs)
     assert predict(learner.policy(state), held_out).accuracy().mean > 0.85
@@ -118,9 +117,9 @@ def test_a_simple_teacher_is_learnt() -> None:
 
 
 @pytest.mark.slow
-def test_one_network_imitates_two_players_by_what_they_did_before() -> None:
-    """One discards its oldest card, the other its newest. A clone of both that knows ten games of
-    either predicts others of the same player, and knowing the wrong one it is worse."""
+def test_profile_separates_two_players() -> None:
+    """One player discards its oldest card, the other its newest. A clone of both with ten games of
+    one player predicts other games of that player, and is worse with games of the other."""
 
     def played(num_games: int, seed: int, newest: bool) -> Games:
         games = teacher_games(RULES, num_games, seed, newest)
@@ -141,7 +140,7 @@ def test_one_network_imitates_two_players_by_what_they_did_before() -> None:
     assert (np.diag(accuracy) - np.diag(accuracy[::-1])).min() > 0.1, accuracy
 
 
-def test_the_rate_falls_along_a_cosine() -> None:
+def test_learning_rate_follows_cosine() -> None:
     learner = BC(CONFIG, RULES, 120)
     rates = jax.jit(jax.vmap(learner.learning_rate))(np.array([0, 30, 60, 120, 200]))
     fall = 2e-3 - 4e-5
@@ -150,7 +149,7 @@ def test_the_rate_falls_along_a_cosine() -> None:
 
 
 def test_long_gradients_are_clipped() -> None:
-    """Adam's first moment is a tenth of the gradient that it was given."""
+    """Adam's first moment is a tenth of the clipped gradient."""
     optimizer, params = BC(CONFIG, RULES, 10).optimizer(), {"w": jnp.zeros(2)}
     for gradient in ([30.0, 40.0], [0.3, 0.4]):
         state = optimizer.init(params)
@@ -168,9 +167,9 @@ def group_of(examples: DecisionDataset, size: int) -> Any:
     return jax.tree.map(lambda x: x[0], examples.microbatches(batch))
 
 
-@pytest.mark.slow  # algorithms/test_bc.py has the dropout of the LSTM
-def test_a_row_drops_units_of_its_own_whatever_is_beside_it() -> None:
-    """Of copies of one decision nothing but the dropped units differs."""
+@pytest.mark.slow  # algorithms/test_bc.py tests the dropout of the LSTM
+def test_dropout_is_independent_per_row() -> None:
+    """Among copies of one decision only the dropped units differ."""
     network = dataclasses.replace(NETWORK, dropout=0.5)
     examples = decision_dataset(taught(), network)
     one = jax.tree.map(lambda x: np.asarray(x)[:1], examples)
@@ -184,8 +183,8 @@ def test_a_row_drops_units_of_its_own_whatever_is_beside_it() -> None:
     assert np.abs(logits(one, params, group, jax.random.key(3)) - answers)[:, legal].max() > 1e-3
 
 
-def test_filling_is_no_decision_and_the_loss_is_the_mean_over_the_others() -> None:
-    """Five decisions in minibatches of four: one, and three of filling."""
+def test_loss_ignores_padding_rows() -> None:
+    """Five decisions in minibatches of four: the second has one decision and three padding rows."""
     whole = decision_dataset(taught(), NETWORK)
     examples = jax.tree.map(lambda x: np.asarray(x)[:5], whole)
     learner, loader = BC(CONFIG, RULES, 10), BatchLoader(5, 4, seed=0)

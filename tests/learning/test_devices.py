@@ -1,4 +1,4 @@
-"""One device against four: the same games, the same update, and a state that moves between them."""
+"""One device against four: same games, same update, and a state moved between them."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from support.small_ppo import spread_run
 from hanabi_rl.learning import parallel
 from hanabi_rl.storage.checkpoint import Checkpointer
 
-pytestmark = pytest.mark.slow  # all is compiled a second time, for four devices
+pytestmark = pytest.mark.slow  # compiles everything again for four devices
 
 ON_FOUR = """
 from pathlib import Path
@@ -52,24 +52,24 @@ def compare(runs: Runs, prefix: str, tolerance: float) -> None:
         )
 
 
-def test_the_same_stored_batch_gives_the_same_parameters(runs: Runs) -> None:
+def test_device_count_keeps_parameters(runs: Runs) -> None:
     compare(runs, "stored/", 0)
     compare(runs, "learnt/", 1e-5)
     compare(runs, "metrics/", 1e-4)
 
 
-def test_the_same_games_are_played(runs: Runs) -> None:
-    """Each environment keeps its deck and its random numbers, whichever device it is on."""
+def test_device_count_keeps_games(runs: Runs) -> None:
+    """Each environment keeps its deck and random numbers on any device."""
     np.testing.assert_array_equal(runs.four["action"], runs.one["action"])
 
 
-def test_whole_updates_stay_together(runs: Runs) -> None:
+def test_device_counts_agree_over_updates(runs: Runs) -> None:
     compare(runs, "later/", 1e-4)
     np.testing.assert_array_equal(runs.four["turn"], runs.one["turn"])
     np.testing.assert_array_equal(runs.four["reset"], runs.one["reset"])
 
 
-def test_a_state_saved_on_four_devices_continues_on_one(runs: Runs, small: Any) -> None:
+def test_state_of_four_devices_continues_on_one(runs: Runs, small: Any) -> None:
     template = small.learner, parallel.unshard(small.actors)
     with Checkpointer(runs.folder / "four") as checkpoints:
         restored = checkpoints.restore(template)

@@ -1,5 +1,4 @@
-"""The rewards for G1, G2 and G3: the moves that the measures of recorded games count, and nothing
-where their weights are 0."""
+"""Rewards for G1, G2 and G3: the moves counted by the objective metrics; nothing at weight 0."""
 
 import jax
 import numpy as np
@@ -21,7 +20,7 @@ from hanabi_rl.learning.rewards import dominated_moves, event_metrics
     [teacher_games(TINY, 40), random_games(Rules(num_players=3), 40)],
     ids=["taught", "random, 3 players"],
 )
-def test_what_is_paid_is_what_the_measures_count(games):
+def test_dominance_reward_matches_measures(games):
     @jax.jit
     def read(decks, actions):
         played = replay(games.rules, decks, actions)
@@ -33,7 +32,7 @@ def test_what_is_paid_is_what_the_measures_count(games):
     assert paid.sum() > 0
 
 
-def test_the_training_return_pays_each_by_its_weight(small):
+def test_training_reward_weights_dominance_events(small):
     def reward(ppo):
         return np.asarray(jax.jit(ppo.reward)(rollout, np.float32(0)))
 
@@ -41,7 +40,7 @@ def test_the_training_return_pays_each_by_its_weight(small):
     weights = {"g1_weight": -0.5, "g2_weight": -1.0, "g3_weight": 0.02}
     moves_made = jax.jit(make_ppo().current_player_actions)(rollout)
     events = np.asarray(jax.jit(jax.vmap(dominated_moves))(rollout.state, moves_made))  # T, 3, N
-    assert (events.sum(axis=(0, 2)) > 0).all()  # each kind was seen
+    assert (events.sum(axis=(0, 2)) > 0).all()  # each type occurred
     for ppo in (make_ppo(**weights), make_ppo(**weights, teaming_weight=0.3)):
         before = reward(make_ppo(teaming_weight=ppo.config.teaming_weight))
         expected = -0.5 * events[:, 0] - events[:, 1] + 0.02 * events[:, 2]

@@ -1,4 +1,4 @@
-"""E3T: whom the learner meets, and how its copy follows."""
+"""E3T: the learner's partner, and its exponential moving average."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 
 
-def test_an_erring_partner_mixes_its_choice_with_all_legal_actions() -> None:
-    """softmax(0, ln 3) = (1/4, 3/4); half of the time any of two."""
+def test_error_mixes_choice_with_legal_actions() -> None:
+    """softmax(0, ln 3) = (1/4, 3/4); half of the time uniform over two."""
     logits = jnp.array([0.0, np.log(3.0), -1e10])
     legal = jnp.array([True, True, False])
     chances = jax.nn.softmax(mix_with_uniform(logits, legal, 0.5))
@@ -37,20 +37,21 @@ def e3t(**settings: float) -> EMAPartnerPPO:
     return ppo
 
 
-def test_the_partner_is_the_copy_before_the_update_and_errs_as_often_as_told(
+def test_partner_is_copy_with_error_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its chances are 0.8 of the copy's and 0.2 of any legal move; then it goes 0.3 of the way."""
+    """Its probabilities are 0.8 of the copy's and 0.2 uniform over legal moves; then it moves by
+    0.3."""
     ppo = e3t(epsilon=0.2, ema_rate=0.3)
     rng, shapes = np.random.default_rng(0), jax.eval_shape(ppo.init_params, jax.random.key(0))
     own, copy, later = (
         jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), shapes)
         for _ in range(3)
     )
-    met: list[Any] = []
+    calls: list[Any] = []
 
-    def plain_update(self: PPO, learner: Any, actors: Any, given: Any):
-        met.append((learner, given.partners))
+    def plain_update(self: PPO, learner: Any, actors: Any, context: Any):
+        calls.append((learner, context.partners))
         return learner.replace(params=later), actors, {"train_games": 1}
 
     monkeypatch.setattr(PPO, "update", plain_update)
@@ -69,18 +70,18 @@ def test_the_partner_is_the_copy_before_the_update_and_errs_as_often_as_told(
         copy["actor"],
         later["actor"],
     )
-    ((given, beside),) = met
-    assert given is learner
+    ((context, partner),) = calls
+    assert context is learner
     obs = rng.random((8, TINY.obs_size), np.float32)
     legal, reset = rng.random((8, TINY.num_moves)) < 0.6, jnp.ones(8, bool)
     plain = NetworkPolicy(params=copy["actor"], rules=TINY, network=ppo.network)
 
     @jax.jit
-    def both(beside: Any, plain: Any) -> Any:
-        ask = [(one, one.init_carry(8)) for one in (beside, plain)]
-        return [one.step(carry, obs, jnp.asarray(legal), reset)[1] for one, carry in ask]
+    def both(partner: Any, plain: Any) -> Any:
+        pairs = [(one, one.init_carry(8)) for one in (partner, plain)]
+        return [one.step(carry, obs, jnp.asarray(legal), reset)[1] for one, carry in pairs]
 
-    answer, logits = (np.asarray(x, np.float64) for x in both(beside, plain))
+    answer, logits = (np.asarray(x, np.float64) for x in both(partner, plain))
     chances, answer = (
         np.where(legal, np.exp(x - x.max(1, keepdims=True)), 0) for x in (logits, answer)
     )
@@ -90,14 +91,14 @@ def test_the_partner_is_the_copy_before_the_update_and_errs_as_often_as_told(
     assert np.ptp(chances[legal]) > 0.3
 
 
-def test_one_seat_of_every_game_is_the_learners() -> None:
+def test_learner_holds_one_seat() -> None:
     draw = jax.jit(jax.vmap(lambda key: e3t().sample_episode(key, jnp.zeros(())).is_learner))
     learns = draw(jax.random.split(jax.random.key(0), 100))
     assert (np.asarray(learns).sum(axis=1) == 1).all() and 30 < int(learns[:, 0].sum()) < 70
 
 
 @pytest.mark.slow
-def test_the_copy_moves_a_tenth_of_the_way_after_each_update() -> None:
+def test_copy_follows_by_ema_rate() -> None:
     ppo = e3t(ema_rate=0.1)
     assert ppo.learner_fraction == 1 / TINY.num_players
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))

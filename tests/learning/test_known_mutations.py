@@ -1,4 +1,4 @@
-"""Mistakes that once passed every other test: each of these fails with one of them."""
+"""Mutations that once passed all other tests: each one fails a test here."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -28,10 +28,10 @@ from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector, Rollout
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.play.episodes import _draw
+from hanabi_rl.play.episodes import _sample
 
 
-def test_every_seats_advantage_uses_its_own_bootstrap_gamma_and_lambda() -> None:
+def test_seat_advantages_use_bootstrap_gamma_lambda() -> None:
     """By hand, [T, N, P] at once: A_t = delta_t + gamma lambda A_(t+1), up to the game's end."""
     steps, envs, players, gamma, trace = 7, 3, 2, 0.9, 0.6
     rng = np.random.default_rng(0)
@@ -67,9 +67,9 @@ def test_every_seats_advantage_uses_its_own_bootstrap_gamma_and_lambda() -> None
     np.testing.assert_allclose(target, expected + value, rtol=1e-4, atol=1e-5)
 
 
-def test_the_optimiser_is_adam_with_eps_1e_5_after_a_clip_to_half() -> None:
-    """By hand: gradients as small as eps, then one that only a clip keeps from the moments, then
-    small ones again."""
+def test_optimizer_is_clipped_adam() -> None:
+    """By hand: gradients as small as eps, then one that only clipping keeps out of the moments,
+    then small ones."""
     optimizer = make_ppo(lr=0.1).optimizer()
     gradients = np.array([[1e-5, -2e-5], [3e-5, 1e-5], [300.0, 400.0], [1e-3, 1e-3], [0.3, -0.1]])
     state, update = optimizer.init({"w": np.zeros(2, np.float32)}), jax.jit(optimizer.update)
@@ -82,9 +82,9 @@ def test_the_optimiser_is_adam_with_eps_1e_5_after_a_clip_to_half() -> None:
         np.testing.assert_allclose(change["w"], step, rtol=1e-3, err_msg=str(t))
 
 
-def test_each_timestep_has_noise_of_its_own() -> None:
-    """From equal logits a seat hardly ever does again what it or the other just did: with one noise
-    for a rollout it would whenever it may."""
+def test_timesteps_have_separate_noise() -> None:
+    """With equal logits a seat rarely repeats an action; with one noise per rollout it would do so
+    whenever legal."""
     rules = Rules(num_players=2)
     env = HanabiEnv(num_players=2)
 
@@ -97,8 +97,8 @@ def test_each_timestep_has_noise_of_its_own() -> None:
         return collector.collect(None, collector.init(key, 32), EMPTY_CONTEXT, key, 16)[1]
 
     rollout = jax.device_get(play(jax.random.key(0)))
-    action, mover = rollout.action, np.asarray(rollout.state.player)
-    moves = np.take_along_axis(action, mover[..., None], -1)[..., 0]
+    action, player = rollout.action, np.asarray(rollout.state.player)
+    moves = np.take_along_axis(action, player[..., None], -1)[..., 0]
     flat = jax.tree.map(lambda x: x.reshape(16 * 32, *x.shape[2:]), rollout.state)
     legal = np.asarray(legal_actions(rules, flat)).any(1).reshape(16, 32, -1)
     could = np.take_along_axis(legal[1:], moves[:-1, :, None], -1)[..., 0]
@@ -106,13 +106,13 @@ def test_each_timestep_has_noise_of_its_own() -> None:
     assert (moves[1:] == moves[:-1])[could].mean() < 0.3
 
 
-def test_every_update_has_keys_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_have_separate_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[bytes] = []
 
     def note(key: jax.Array) -> None:
         keys.append(np.asarray(jax.random.key_data(key)).tobytes())
 
-    def fake_collect(self: Any, params: Any, actors: Any, given: Any, key: Any, *_: Any) -> Any:
+    def fake_collect(self: Any, params: Any, actors: Any, context: Any, key: Any, *_: Any) -> Any:
         note(key)
         return None, None, None
 
@@ -132,21 +132,21 @@ def test_every_update_has_keys_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(keys) == 6 and len(set(keys)) == 6
 
 
-def test_sampled_evaluation_draws_anew_every_turn() -> None:
+def test_sampled_evaluation_resamples_every_turn() -> None:
     keys = jax.random.split(jax.random.key(0), 400)
     logits = jnp.zeros((400, 10))
-    turns = [np.asarray(_draw(logits, keys, jnp.full(400, t))) for t in range(3)]
+    turns = [np.asarray(_sample(logits, keys, jnp.full(400, t))) for t in range(3)]
     for one, two in ((0, 1), (1, 2), (0, 2)):
         assert (turns[one] == turns[two]).mean() == pytest.approx(0.1, abs=0.06)
 
 
-def test_recorded_games_are_renamed_game_by_game() -> None:
-    """Decks and colour hints, by hand; every recorded move is legal in its renamed game."""
+def test_recorded_games_are_permuted_separately() -> None:
+    """Decks and colour hints, by hand; all recorded moves are legal in their permuted game."""
     games: Games = random_games(TINY_3P, 24, 3)
     batch = next(iter(BatchLoader(24, 24, seed=0).rest_of_epoch()))
     key = jax.random.key(1)
     names = np.asarray(color_permutations(key, 0, batch.index, TINY_3P.num_colors))
-    assert len({tuple(row) for row in names}) == 2  # of two colours, both orders among 24 games
+    assert len({tuple(row) for row in names}) == 2  # two colours, both orders among 24 games
     examples = jax.jit(game_dataset(games, NetworkConfig(), key).replayed)(batch)
     action, decision = np.asarray(examples.action), np.asarray(examples.decision)
     first_hint, after = 2 * TINY_3P.hand_size, 2 * TINY_3P.hand_size + 2 * TINY_3P.num_colors
@@ -166,45 +166,45 @@ def test_recorded_games_are_renamed_game_by_game() -> None:
 
 @pytest.fixture
 def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...], str]]:
-    """Evaluations asked for, instead of played: (which, who, the purpose of their decks)."""
-    asked: list[tuple[str, tuple[Any, ...], str]] = []
+    """Requested evaluations, which are not played: (type, policies, purpose of their decks)."""
+    calls: list[tuple[str, tuple[Any, ...], str]] = []
     score = SimpleNamespace(mean=0.0)
     summary = SimpleNamespace(mean=score, points=score)
 
     def selfplay(policy: Any, games: int, seed: int = 0, purpose: str = "report") -> Any:
-        asked.append(("selfplay", (policy,), purpose))
+        calls.append(("selfplay", (policy,), purpose))
         return SimpleNamespace(summary=summary, links=list)
 
     def pair(one: Any, others: Any, games: int, seed: int = 0, purpose: str = "report") -> Any:
-        asked.append(("pair", (one, others), purpose))
+        calls.append(("pair", (one, others), purpose))
         return SimpleNamespace(summary=summary)
 
-    def beside(one: Any, others: Any, games: int, seed: int = 0, *, purpose: str = "report") -> Any:
-        asked.extend(("pair", (one, other), purpose) for other in others)
+    def with_partners(
+        one: Any, others: Any, games: int, seed: int = 0, *, purpose: str = "report"
+    ) -> Any:
+        calls.extend(("pair", (one, other), purpose) for other in others)
         return np.zeros((2, len(others), 2, games), int)
 
     def kl(reference: Any, policy: Any, games: int, seed: int = 0) -> Any:
-        asked.append(("kl", (reference, policy), "report"))
+        calls.append(("kl", (reference, policy), "report"))
 
     for module in (bc_run, br_bc_run, training_partners, ppo_runner, clone_comparison):
         for name, fake in (
             ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl),
-            ("evaluate_with_partners", beside),
+            ("evaluate_with_partners", with_partners),
         ):  # fmt: skip
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, fake)
-    return asked
+    return calls
 
 
-def test_ppo_selects_on_the_selection_decks(purposes: Any) -> None:
+def test_ppo_selects_on_selection_decks(purposes: Any) -> None:
     config: Any = SimpleNamespace(eval_games=8, seed=0)
     ppo_runner.selfplay_metrics("policy", config)  # type: ignore[arg-type]
     assert purposes == [("selfplay", ("policy",), "selection")]
 
 
-def test_bc_selects_on_the_selection_decks_and_breaks_ties_by_the_best_accuracy(
-    purposes: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bc_selection_decks_and_tie_break(purposes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     accuracies = iter([0.3, 0.5, 0.4, 0.6])
 
     def predicted(policy: Any, games: Any) -> Any:
@@ -217,7 +217,7 @@ def test_bc_selects_on_the_selection_decks_and_breaks_ties_by_the_best_accuracy(
 
     monkeypatch.setattr(bc_run, "predict", predicted)
     trainer: Any = object.__new__(bc_run._Trainer)
-    kept: list[tuple[str, int]] = []
+    saved: list[tuple[str, int]] = []
     trainer.learner = SimpleNamespace(policy=lambda state: state, learning_rate=lambda step: 0.0)
     trainer.state, trainer.validation = SimpleNamespace(step=0), None
     trainer.config = SimpleNamespace(selfplay_every=1, epochs=4, selfplay_games=8, seed=0)
@@ -225,15 +225,13 @@ def test_bc_selects_on_the_selection_decks_and_breaks_ties_by_the_best_accuracy(
     monkeypatch.setattr(parallel, "fetch", lambda tree: "policy")
     for epoch in range(1, 5):
         trainer.loader = SimpleNamespace(epoch=epoch)
-        trainer.keep = lambda policy, name, score, epoch=epoch: kept.append((name, epoch))
+        trainer.keep = lambda policy, name, score, epoch=epoch: saved.append((name, epoch))
         trainer.measure()
-    assert [e for name, e in kept if name == bc_run.BEST_POLICY] == [1, 2, 4]
+    assert [e for name, e in saved if name == bc_run.BEST_POLICY] == [1, 2, 4]
     assert purposes == [("selfplay", ("policy",), "selection")] * 4
 
 
-def test_br_bc_is_the_single_agent_selected_on_its_own_decks(
-    purposes: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_br_bc_selects_on_own_decks(purposes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(br_bc_run, "score_table", lambda rows: "")
     monkeypatch.setattr(br_bc_run, "score_dict", lambda scores: {})
     monkeypatch.setattr(br_bc_run, "link_lines", lambda played: [])
@@ -254,7 +252,7 @@ def test_br_bc_is_the_single_agent_selected_on_its_own_decks(
     ]
 
 
-def test_the_hdr_ippo_report_has_one_learner_among_clones_and_kl_from_the_clone(
+def test_hdr_ippo_report_lineup_and_kl(
     purposes: Any,
 ) -> None:
     clone_comparison.compare_with_clone("clone", "policy", 1000, 0)  # type: ignore[arg-type]
@@ -267,7 +265,7 @@ def test_the_hdr_ippo_report_has_one_learner_among_clones_and_kl_from_the_clone(
 
 
 class Fixed(flax.struct.PyTreeNode):
-    """The same logits whatever it sees."""
+    """The same logits for any observation."""
 
     logits: jax.Array  # [A]
 
@@ -285,10 +283,10 @@ class Fixed(flax.struct.PyTreeNode):
         return carry, jnp.where(legal, self.logits, -1e10)
 
 
-def test_the_reported_kl_is_from_the_reference_along_sampled_games(
+def test_reported_kl_is_from_reference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By hand over the legal actions of recorded games, which stand in for the sampled ones."""
+    """By hand over the legal actions of recorded games, which replace the sampled ones."""
     games: Games = random_games(TINY_3P, 6, 1)
     rng = np.random.default_rng(0)
     reference, policy = (
@@ -316,8 +314,8 @@ def test_the_reported_kl_is_from_the_reference_along_sampled_games(
     np.testing.assert_allclose(got.kl, expected, rtol=1e-4)
 
 
-def test_a_partners_impossible_action_is_no_not_a_number() -> None:
-    """A row of weight 0 whose action the learner thinks e^200 times likelier than when it was
+def test_extreme_ratio_gives_finite_loss() -> None:
+    """A row of weight 0 with an action that is e^200 times likelier for the learner than when
     taken."""
     logits = jnp.array([[0.0, 200.0], [0.0, 0.1]])
     nothing = np.zeros(2, np.float32)
@@ -341,7 +339,7 @@ def test_a_partners_impossible_action_is_no_not_a_number() -> None:
     assert np.isfinite(np.asarray(gradient)).all() and (np.asarray(gradient)[0] == 0).all()
 
 
-def test_no_key_of_cloning_is_used_twice() -> None:
+def test_cloning_keys_are_used_once() -> None:
     """The learner splits the seed's key in two; the colours' key is neither."""
     split = jax.random.key_data(jax.random.split(jax.random.key(5)))
     color = jax.random.key_data(bc_run.color_key(5))
@@ -378,7 +376,7 @@ for network, make in (
 
 
 @pytest.mark.slow
-def test_dropout_does_not_depend_on_the_number_of_devices() -> None:
+def test_dropout_ignores_device_count() -> None:
     one, two = (
         [float(part) for part in run_python(DROPOUT, devices=n).split("LOSS")[1:]] for n in (1, 2)
     )

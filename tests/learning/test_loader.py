@@ -1,5 +1,5 @@
-"""Every game once an epoch, in an order that (seed, epoch) alone decide, from any saved position
-on."""
+"""Each game once per epoch, in an order that depends only on (seed, epoch), from any saved
+position."""
 
 import json
 
@@ -20,7 +20,7 @@ def assert_same(batches: list[Batch], expected: list[Batch]) -> None:
 
 
 @pytest.mark.parametrize(("games", "size"), [(10, 4), (12, 4), (3, 8), (1, 1)])
-def test_every_game_once_an_epoch_in_static_shapes(games, size):
+def test_epoch_has_every_game_once(games, size):
     loader = BatchLoader(games, size, seed=0)
     for epoch in range(3):
         batches = list(loader.rest_of_epoch())
@@ -34,7 +34,7 @@ def test_every_game_once_an_epoch_in_static_shapes(games, size):
         assert all((batch.index[batch.weight == 0] == 0).all() for batch in batches)
 
 
-def test_the_order_depends_on_seed_and_epoch_alone():
+def test_order_depends_on_seed_and_epoch():
     loader, other = BatchLoader(50, 8, seed=3), BatchLoader(50, 16, seed=3)
     first = np.concatenate([batch.index[batch.weight > 0] for batch in loader.rest_of_epoch()])
     np.testing.assert_array_equal(first, other.epoch_order(0))
@@ -43,7 +43,7 @@ def test_the_order_depends_on_seed_and_epoch_alone():
 
 
 @pytest.mark.parametrize("position", [0, 1, 2, 3, 7])
-def test_a_restored_loader_goes_on_where_the_saved_one_was(position):
+def test_restored_loader_continues(position):
     loader = BatchLoader(10, 4, seed=1)
     take(loader, position)
     saved = json.loads(json.dumps(loader.state_dict()))
@@ -54,7 +54,7 @@ def test_a_restored_loader_goes_on_where_the_saved_one_was(position):
     assert_same(take(restored, 8), tail)
 
 
-def test_a_position_of_another_loader_is_refused():
+def test_position_of_other_loader_is_rejected():
     saved = BatchLoader(10, 4, seed=1).state_dict()
     for loader, message in [
         (BatchLoader(11, 4, seed=1), "for num_examples=10, expected 11"),

@@ -51,7 +51,7 @@ def make_rows(seed: int = 0) -> dict[str, Any]:
     }
 
 
-def test_kl_equals_the_sum_over_legal_actions() -> None:
+def test_kl_sums_over_legal_actions() -> None:
     rows = make_rows()
     kl = jax.jit(kl_to_reference)(rows["reference"], rows["logits"])
     reference, policy = log_softmax(rows["reference"]), log_softmax(rows["logits"])
@@ -59,16 +59,16 @@ def test_kl_equals_the_sum_over_legal_actions() -> None:
     np.testing.assert_allclose(kl, expected, rtol=1e-5, atol=1e-6)
     assert (expected[~rows["idle"]] > 0.01).all()
     backwards = np.where(rows["legal"], np.exp(policy) * (policy - reference), 0).sum(-1)
-    assert np.abs(expected - backwards).max() > 0.1  # KL(policy || reference) would not have passed
+    assert np.abs(expected - backwards).max() > 0.1  # KL(policy || reference) would not pass
     np.testing.assert_array_equal(jax.jit(kl_to_reference)(rows["logits"], rows["logits"]), 0)
 
 
 @pytest.mark.parametrize(
     ("ratio", "advantage", "loss", "slope"),
-    [  # slope: d loss / d ratio, 0 where the clip has taken over
+    [  # slope: d loss / d ratio, 0 if clipped
         (1.0, 2.0, -2.0, -2.0),
         (1.1, 2.0, -2.2, -2.0),
-        (1.5, 2.0, -2.4, 0.0),  # above the clip with a good action: no more to gain
+        (1.5, 2.0, -2.4, 0.0),  # above the clip with a good action: clipped
         (0.5, 2.0, -1.0, -2.0),  # below it with a good action: pessimistic, not clipped
         (1.5, -2.0, 3.0, 2.0),  # above it with a bad action: not clipped
         (0.5, -2.0, 1.6, 0.0),  # below it with a bad action: clipped
@@ -89,8 +89,9 @@ def test_surrogate_by_hand(ratio: float, advantage: float, loss: float, slope: f
             1.0,
             3.0,
             0.5 * 1.8**2,
-        ),  # moved past it towards the target: judged where the clip stops
-        (0.0, 1.0, 3.0, 0.5 * 3.0**2),  # moved past it away from the target: judged where it is
+        ),  # moved beyond the clip towards the target: error at the clip
+        # moved beyond the clip away from the target: error at the value
+        (0.0, 1.0, 3.0, 0.5 * 3.0**2),
         (0.0, 1.0, -3.0, 0.5 * 3.8**2),
     ],
 )
@@ -103,8 +104,8 @@ def test_value_error_by_hand(value: float, old: float, target: float, error: flo
 def make_batch(
     rows: dict[str, Any], actor_weight: np.ndarray
 ) -> tuple[PPOBatch, np.ndarray, np.ndarray]:
-    """A batch whose old policy differs from the new one by up to a few clips, with the log ratios
-    and new values."""
+    """Batch in which the old policy differs from the new one by up to a few clips, log ratios, and
+    new values."""
     rng = rows["rng"]
     log_prob = log_softmax(rows["logits"])[np.arange(ROWS), rows["action"]]
     log_ratio = np.where(rows["idle"], 0.0, rng.normal(scale=0.4, size=ROWS))
@@ -121,7 +122,7 @@ def make_batch(
     return batch, log_ratio, value
 
 
-def test_ppo_loss_equals_its_terms_in_numpy() -> None:
+def test_ppo_loss_matches_numpy() -> None:
     rows = make_rows(1)
     weight = np.where(rows["idle"], 0.0, 1.0) / (~rows["idle"]).sum()
     batch, log_ratio, value = make_batch(rows, weight)
@@ -150,9 +151,9 @@ def test_ppo_loss_equals_its_terms_in_numpy() -> None:
     assert 0 < expected["clip_fraction"] < 1
 
 
-def test_idle_turns_give_exactly_nothing() -> None:
-    """With one legal action KL, entropy and log probability are 0 and so are their gradients,
-    whatever the weights."""
+def test_idle_turns_contribute_zero() -> None:
+    """With one legal action KL, entropy and log probability are 0, and so are their gradients, for
+    any weights."""
     rows = make_rows(2)
     idle = rows["idle"]
     batch, _, value = make_batch(rows, np.full(ROWS, 1 / ROWS))  # idle rows carry weight here
@@ -194,7 +195,7 @@ def test_idle_turns_give_exactly_nothing() -> None:
     )
 
 
-def test_bc_loss_is_the_weighted_cross_entropy() -> None:
+def test_bc_loss_is_weighted_cross_entropy() -> None:
     rows = make_rows(3)
     weight = np.where(rows["idle"], 0.0, rows["rng"].random(ROWS)).astype(np.float32)
     loss, metrics = jax.jit(bc_loss)(rows["logits"], rows["action"], weight)

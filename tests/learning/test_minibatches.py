@@ -1,4 +1,4 @@
-"""Minibatches that leave the partners' moves out."""
+"""Minibatches without the partners' moves."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from support.small_ppo import make_ppo
 from hanabi_rl.learning.minibatches import minibatch_indices
 
 
-def test_examples_that_come_first_are_in_every_epoch_once_and_the_rest_fill_up() -> None:
+def test_prioritized_examples_appear_once_per_epoch() -> None:
     first = np.random.default_rng(0).random((16, 32)) < 0.5
     fields = {"items": 32, "envs_per_block": 4, "num_minibatches": 2, "epochs": 3}
     index, keep = np.arange(16, dtype=np.int32), 80
@@ -30,8 +30,9 @@ def test_examples_that_come_first_are_in_every_epoch_once_and_the_rest_fill_up()
             minibatch_indices(jax.random.key(1), index, **fields, first=first, keep=keep)
 
 
-def test_every_minibatch_has_its_share_of_the_examples_that_come_first() -> None:
-    """A minibatch without any would have no gradient: Adam would move by what it remembers."""
+def test_minibatches_split_prioritized_examples_evenly() -> None:
+    """A minibatch without learner examples would have no gradient: Adam would still move by its
+    moments."""
     first = np.random.default_rng(0).random((32, 64)) < 0.5
     env, item = jax.device_get(
         minibatch_indices(
@@ -47,11 +48,11 @@ def test_every_minibatch_has_its_share_of_the_examples_that_come_first() -> None
     )
     each = first[env, item].sum(axis=1)
     assert each.min() > 0
-    blocks = first.reshape(4, -1).sum(axis=1)  # a block's are dealt out evenly, but for one
+    blocks = first.reshape(4, -1).sum(axis=1)  # evenly divided within a block, up to one example
     assert (np.sum(blocks // 16) <= each).all() and (each <= np.sum(-(-blocks // 16))).all()
 
 
-def test_the_share_of_the_learner_decides_how_many() -> None:
+def test_learner_fraction_sets_example_count() -> None:
     ppo = dataclasses.replace(make_ppo(), learner_fraction=0.5)
     assert ppo.config.num_minibatches == 4
     assert ppo.examples_per_block(512) == 256
@@ -59,7 +60,7 @@ def test_the_share_of_the_learner_decides_how_many() -> None:
     assert dataclasses.replace(ppo, learner_fraction=1.0).examples_per_block(52) == 52
 
 
-def test_of_timesteps_that_minibatches_do_not_divide_a_few_are_left_out() -> None:
+def test_indivisible_timesteps_are_dropped() -> None:
     ppo = dataclasses.replace(make_ppo(), learner_fraction=1.0)
     assert (
         ppo.examples_per_block(50) == 48

@@ -1,5 +1,5 @@
-"""What a rollout gives networks to read: the mover's row alone, several partners side by side, and
-what only a critic may see."""
+"""Network inputs of a rollout: the current player's row, several partners, and privileged
+critics."""
 
 import functools
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ NETWORK = NetworkConfig(embedding=(16,), lstm=(), decoder=(16,), critic=(16,), d
 
 
 class Linear(flax.struct.PyTreeNode):
-    """A partner whose logits are a linear function of its observation, and count its turns."""
+    """A partner with logits linear in its observation; counts its turns."""
 
     weights: jax.Array  # [O, A]
 
@@ -53,7 +53,7 @@ class Linear(flax.struct.PyTreeNode):
 
 
 class OfAnotherClass(Linear):
-    """Such a partner in a group of its own."""
+    """Such a partner in a separate group."""
 
 
 def linear(seed: int) -> Linear:
@@ -76,7 +76,7 @@ class Played(NamedTuple):
 
 @functools.cache
 def play(make_view: Any = None) -> Played:
-    """One rollout with three partners side by side, two of them of one class."""
+    """One rollout with three partners, two of one class."""
     partners = [linear(0), linear(1), OfAnotherClass(linear(2).weights)]
     ppo = PPO(CONFIG, NETWORK, sample_episode=first_seat_learns, make_view=make_view)
 
@@ -87,8 +87,8 @@ def play(make_view: Any = None) -> Played:
 
     @jax.jit
     def go(learner: Any, actors: Any, stacked: Any) -> Any:
-        given = TrainContext(partners[0], stacked)
-        return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 30)
+        context = TrainContext(partners[0], stacked)
+        return ppo.collector.collect(learner.params, actors, context, jax.random.key(1), 30)
 
     stacked = stack_policies(partners)
     learner, actors = start(stacked)
@@ -104,14 +104,14 @@ def played(request: Any) -> Played:
 
 
 def seen(rollout: Rollout) -> tuple[np.ndarray, np.ndarray]:
-    """Every seat's observation [T, N, P, O] and legal actions, by the environment's functions."""
+    """Observations [T, N, P, O] and legal actions of all seats, by the environment's functions."""
     steps, envs = rollout.reset.shape
     flat = jax.tree.map(lambda x: x.reshape(steps * envs, *x.shape[2:]), rollout.state)
     obs, legal = (np.asarray(of(RULES, flat)) for of in (observe, legal_actions))
     return obs.reshape(steps, envs, 3, -1), legal.reshape(steps, envs, 3, -1)
 
 
-def of_mover(x: np.ndarray, rollout: Rollout) -> np.ndarray:
+def of_current_player(x: np.ndarray, rollout: Rollout) -> np.ndarray:
     """[T, N, P or 1, ...] -> [T, N, ...]"""
     if x.shape[2] == 1:
         return x[:, :, 0]
@@ -119,30 +119,31 @@ def of_mover(x: np.ndarray, rollout: Rollout) -> np.ndarray:
     return np.take_along_axis(x, turn.reshape(*turn.shape, *(1,) * (x.ndim - 2)), 2)[:, :, 0]
 
 
-def test_every_environment_plays_with_its_own_partner(played: Played) -> None:
-    """Recomputed over the whole history by each partner alone: its moves are the likeliest where
-    it sits (environment e has partner e % 3), and the reference, the first of them, is not asked
-    to play."""
+def test_environments_have_separate_partners(played: Played) -> None:
+    """Recomputed over the whole history by each partner: environment e plays partner e % 3, whose
+    moves are most likely there. The reference, the first of them, plays no moves."""
     rollout = played.rollout
     obs, legal = seen(rollout)
-    turns = rollout.state.turn + 1  # what the policy counts
+    turns = rollout.state.turn + 1  # the policy's count
     learners = np.asarray(current_player(rollout.state)) == 0
-    action = of_mover(rollout.action, rollout)
+    action = of_current_player(rollout.action, rollout)
     nll = np.zeros((3, 12))  # of each policy, in each environment
     for i, policy in enumerate(played.partners):
-        logits = of_mover(np.asarray(obs) @ np.asarray(policy.weights), rollout)
-        logits = np.where(of_mover(legal, rollout), logits + np.sin(turns)[..., None], -1e10)
+        logits = of_current_player(np.asarray(obs) @ np.asarray(policy.weights), rollout)
+        logits = np.where(
+            of_current_player(legal, rollout), logits + np.sin(turns)[..., None], -1e10
+        )
         log_prob = np.asarray(jax.nn.log_softmax(logits))
         taken = np.take_along_axis(log_prob, action[..., None], -1)[..., 0]
         nll[i] = -np.where(learners, 0, taken).sum(0)
         if i == 0:
-            got = of_mover(rollout.reference_logits, rollout)
+            got = of_current_player(rollout.reference_logits, rollout)
             np.testing.assert_allclose(got, logits, rtol=1e-4, atol=1e-3)
     np.testing.assert_array_equal(nll.argmin(0), np.arange(12) % 3)
     assert np.sort(nll, axis=0)[1].min() > 3 * nll.min(0).max()
 
 
-def test_policies_of_one_structure_are_a_group() -> None:
+def test_equal_structures_form_one_group() -> None:
     other = Linear(jnp.zeros((RULES.obs_size + 1, RULES.num_moves)))
     partners = stack_policies([linear(0), other, linear(1)])
     assert partners.stack_sizes == (2, 1) and partners.size == 3
@@ -151,44 +152,48 @@ def test_policies_of_one_structure_are_a_group() -> None:
     np.testing.assert_array_equal(weights[1], other.weights[None])
 
 
-def test_policies_that_cannot_stand_side_by_side_are_refused() -> None:
+def test_incompatible_policies_are_rejected() -> None:
     another_game = load_policy("bot:random", RULES.replace(max_life_tokens=1))
     with pytest.raises(ValueError, match="got one for 2 lives and, as number 2, one for 1 lives"):
         stack_policies([linear(0), another_game])
     with pytest.raises(ValueError, match="expected at least one policy, got none"):
         stack_policies([])
     ppo = PPO(CONFIG, NETWORK)
-    given = TrainContext(partners=stack_policies([linear(0)] * 5))
+    context = TrainContext(partners=stack_policies([linear(0)] * 5))
     with pytest.raises(ValueError, match="12 environments .* divisible by the 5 partners"):
-        jax.eval_shape(ppo.init, jax.random.key(0), given)
+        jax.eval_shape(ppo.init, jax.random.key(0), context)
 
 
 @pytest.fixture(scope="module")
-def mover() -> Played:
+def current_player_view() -> Played:
     return play(CurrentPlayerView)
 
 
-def test_the_movers_row_is_what_its_seat_sees(mover: Played) -> None:
-    rollout = mover.rollout
+def test_current_player_row_is_its_observation(current_player_view: Played) -> None:
+    rollout = current_player_view.rollout
     obs, legal = seen(rollout)
-    np.testing.assert_array_equal(rollout.inputs[:, :, 0], of_mover(obs, rollout))
+    np.testing.assert_array_equal(rollout.inputs[:, :, 0], of_current_player(obs, rollout))
     assert rollout.action.shape == rollout.value.shape == (30, 12, 1)
-    action = of_mover(rollout.action, rollout)
-    assert np.take_along_axis(of_mover(legal, rollout), action[..., None], -1).all()
-    inputs = of_mover(obs, rollout), of_mover(legal, rollout), rollout.reset
-    _, logits, value = jax.jit(mover.ppo.apply)(mover.learner.params, (), *inputs)
+    action = of_current_player(rollout.action, rollout)
+    assert np.take_along_axis(of_current_player(legal, rollout), action[..., None], -1).all()
+    inputs = of_current_player(obs, rollout), of_current_player(legal, rollout), rollout.reset
+    _, logits, value = jax.jit(current_player_view.ppo.apply)(
+        current_player_view.learner.params, (), *inputs
+    )
     np.testing.assert_allclose(rollout.value[:, :, 0], value, rtol=1e-4, atol=1e-4)
     taken = np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), action[..., None], -1)
     np.testing.assert_allclose(rollout.log_prob, taken, rtol=1e-4, atol=1e-3)
 
 
-def test_returns_run_from_one_turn_of_the_learners_to_the_next(mover: Played) -> None:
-    """By hand over its own turns alone, with what its partners' turns brought in between: the
-    critic learns nothing of those, and its estimates of them may be anything."""
-    rollout, last = mover.rollout, np.asarray(mover.last_value)
+def test_returns_connect_learner_turns(current_player_view: Played) -> None:
+    """By hand over its own turns, including rewards of its partners' turns in between: the critic
+    learns nothing from partners' turns, and its estimates of them may have any value."""
+    rollout, last = current_player_view.rollout, np.asarray(current_player_view.last_value)
     own = np.asarray(current_player(rollout.state)) == 0
-    spoilt = rollout.replace(value=np.where(own[..., None], rollout.value, np.float32(1e3)))
-    experience = jax.jit(mover.ppo.returns)(spoilt, mover.last_value, (), spoilt.transition.reward)
+    changed = rollout.replace(value=np.where(own[..., None], rollout.value, np.float32(1e3)))
+    experience = jax.jit(current_player_view.ppo.returns)(
+        changed, current_player_view.last_value, (), changed.transition.reward
+    )
     reward, done = np.asarray(rollout.transition.reward), np.asarray(rollout.transition.done)
     value = np.asarray(rollout.value)[..., 0]
     gaps = set()
@@ -214,7 +219,7 @@ def test_returns_run_from_one_turn_of_the_learners_to_the_next(mover: Played) ->
     assert 3 in gaps, "two partners between the learner's turns"
 
 
-def test_every_moment_is_in_one_minibatch_of_an_epoch() -> None:
+def test_timesteps_are_in_one_minibatch() -> None:
     ppo = PPO(CONFIG, NETWORK, make_view=CurrentPlayerView)
     env, time = jax.jit(ppo.minibatches)(jax.random.key(3), jnp.arange(12))
     assert env.shape == (4, 12 * 11 // 2)
@@ -223,20 +228,21 @@ def test_every_moment_is_in_one_minibatch_of_an_epoch() -> None:
         assert moments == [(e, t) for e in range(12) for t in range(11)]
 
 
-def test_a_minibatch_of_moments_is_read_as_it_was_collected(mover: Played) -> None:
-    """The first minibatch of a fresh rollout has ratio one, weights that count the learner's
-    moves alone, and the picked numbers."""
-    ppo, rollout = mover.ppo, mover.rollout
+def test_timestep_minibatch_matches_collection(current_player_view: Played) -> None:
+    """The first minibatch of a fresh rollout has ratio one, weights that count only the learner's
+    moves, and the selected rows."""
+    ppo, rollout = current_player_view.ppo, current_player_view.rollout
     experience: Experience = jax.jit(ppo.returns)(
-        rollout, mover.last_value, (), rollout.transition.reward
+        rollout, current_player_view.last_value, (), rollout.transition.reward
     )
     rng = np.random.default_rng(0)
     env, time = rng.integers(12, size=40), rng.integers(30, size=40)
-    # One row of leading axis: a device.
+    # leading axis: one device
     whole = jax.tree.map(lambda x: np.asarray(x)[None], experience)
     _, metrics = jax.jit(
         jax.vmap(
-            lambda e: ppo.gradient(mover.learner.params, e, env, time), axis_name=parallel.AXIS
+            lambda e: ppo.gradient(current_player_view.learner.params, e, env, time),
+            axis_name=parallel.AXIS,
         )
     )(whole)
     assert float(metrics["max_log_ratio"][0]) < 1e-4
@@ -249,13 +255,13 @@ def test_a_minibatch_of_moments_is_read_as_it_was_collected(mover: Played) -> No
     np.testing.assert_array_equal(batch.action[0, 0], rollout.action[time, env, 0])
 
 
-def test_a_recurrent_network_cannot_read_the_mover_alone() -> None:
+def test_recurrent_network_rejects_current_player_view() -> None:
     with pytest.raises(ValueError, match="feed-forward one.*got NetworkConfig.*lstm=\\(8,\\)"):
         PPO(CONFIG, NetworkConfig(lstm=(8,)), make_view=CurrentPlayerView)
 
 
 class TinyActorCritic(nn.Module):
-    """A stand-in for a network over features: reads a pytree."""
+    """Stand-in for a network over features: reads a pytree."""
 
     @nn.compact
     def __call__(self, carry: Any, inputs: Any, legal: Any, reset: Any) -> Any:
@@ -265,14 +271,14 @@ class TinyActorCritic(nn.Module):
 
 
 def count_moves(rules: Any, memory: Any, state: Any, reset: Any, colors: Any) -> Any:
-    """A memory of the environment's: moves since the game began."""
+    """Memory per environment: moves since the start of the game."""
     memory = jnp.where(reset, 0, memory) + 1
     obs = observe(rules, state)[jnp.arange(len(reset)), current_player(state)]
     return memory, {"obs": obs.astype(jnp.bfloat16), "moves": memory.astype(jnp.float32)}
 
 
 @pytest.mark.slow
-def test_a_view_with_a_memory_trains_a_network_of_its_own() -> None:
+def test_view_with_memory_trains_own_network() -> None:
     view = lambda rules: CurrentPlayerView(  # noqa: E731
         rules, count_moves, lambda rules, envs: jnp.zeros(envs, jnp.int32)
     )
@@ -292,8 +298,8 @@ def test_a_view_with_a_memory_trains_a_network_of_its_own() -> None:
     assert min(jax.tree.leaves(moved)) > 0
 
 
-def test_a_privileged_critic_sees_the_hand_under_the_seats_names_of_the_colours() -> None:
-    """As the game with its colours renamed has it."""
+def test_privileged_hand_uses_permuted_colours() -> None:
+    """As in the game with permuted colours."""
     game = PPO(CONFIG, NETWORK).env.reset(jax.random.key(0), 6).game
     seat = current_player(game)[:, None]
     colors = jax.vmap(lambda key: jax.random.permutation(key, RULES.num_colors))(
@@ -308,7 +314,7 @@ def test_a_privileged_critic_sees_the_hand_under_the_seats_names_of_the_colours(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make_view", [None, CurrentPlayerView], ids=["all seats", "mover"])
-def test_a_privileged_critic_sees_the_hand_and_the_policy_does_not(make_view: Any) -> None:
+def test_only_critic_reads_own_hand(make_view: Any) -> None:
     """Other cards in the seat's own hand change its value and never its logits."""
     fields = {} if make_view is None else {"make_view": make_view}
     config = PPOConfig(**{**vars(CONFIG), "privileged_critic": True})

@@ -1,5 +1,5 @@
-"""Off-belief returns against every hand and every draw that the mover cannot rule out, and every
-answer to its move."""
+"""Off-belief returns against all hands and draws that are possible for the current player, and all
+responses to its move."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIG = PPOConfig(
     keep_points=True, life_cost=LIFE_COST, precision="float32",
 )  # fmt: skip
 NETWORK = StructuredConfig("hint-history", trunk=(8,), head=4, card=(), critic=(8,))
-ROWS = 36 * 36  # hands and draws of a decision, at most
+ROWS = 36 * 36  # maximum number of hands and draws of a decision
 
 step, with_cards = (jax.jit(of, static_argnums=0) for of in (dynamics.step, belief.replace_hand))
 
@@ -41,12 +41,12 @@ class Played(NamedTuple):
     """A rollout."""
 
     ppo: OffBeliefPPO
-    learner: LearnerState  # after no update: the whole return is the shaped one
+    learner: LearnerState  # before any update: the whole return is the shaped one
     before: RunnerState
     rollout: Rollout
 
     def experience(self, rollout: Rollout, key: jax.Array) -> Experience:
-        """Of the rollout, or one that differs in what the mover cannot see; at level 1."""
+        """Experience of the rollout, or of one that differs in hidden cards; at level 1."""
         return experience(self.ppo, self.learner, self.before, rollout, key)
 
 
@@ -58,13 +58,13 @@ experience = functools.partial(jax.jit, static_argnums=0)(off_belief)
 
 
 def beliefs(ppo: OffBeliefPPO) -> dict[str, Any]:
-    """The parameters of the grounded belief, and of one that is far from it."""
+    """Parameters of the grounded belief, and of a belief far from it."""
     learner = BeliefLearner(BeliefTraining(num_envs=1), TINY, "hint-history", ppo.collector)
     grounded = jax.jit(learner.init)(jax.random.key(6)).params
     last = max(grounded, key=lambda name: int(name.partition("_")[2]) if "Dense" in name else -1)
     kernel = 2 * jax.random.normal(jax.random.key(7), grounded[last]["kernel"].shape)
-    strange = {**grounded, last: {**grounded[last], "kernel": kernel}}
-    return {"grounded": grounded, "strange": strange}
+    is_new = {**grounded, last: {**grounded[last], "kernel": kernel}}
+    return {"grounded": grounded, "strange": is_new}
 
 
 @pytest.fixture(scope="module")
@@ -73,19 +73,19 @@ def played() -> Played:
     learner, before = jax.jit(ppo.init)(jax.random.key(0))
     params = jax.tree.map(
         lambda x: 1.5 * np.asarray(x), learner.params
-    )  # its choices and values differ
+    )  # different choices and values
     learner = learner.replace(params=params)
 
     @jax.jit
     def play(key: jax.Array) -> Rollout:
         return ppo.collector.collect(params, before, EMPTY_CONTEXT, key, STEPS, jnp.zeros(()))[1]
 
-    rollout = jax.device_get(play(jax.random.key(1)))  # what is taken of it costs no program
+    rollout = jax.device_get(play(jax.random.key(1)))  # indexing NumPy arrays compiles no program
     return Played(ppo, learner, before, rollout)
 
 
 class Drawn(NamedTuple):
-    """The rollout's returns by many keys under two beliefs."""
+    """Returns of the rollout for many keys under two beliefs."""
 
     keys: jax.Array
     beliefs: dict[str, Any]
@@ -111,15 +111,15 @@ def by_belief(played: Played) -> Drawn:
 
 
 class World(NamedTuple):
-    """What the mover may hold, and what may be drawn."""
+    """A possible hand of the current player and the possible draws."""
 
     hand: tuple[int, ...]
     drawn: tuple[int, ...]
-    chance: float
+    prob: float
 
 
 def worlds(state: State, game: int, tilt: np.ndarray, draws: int = 2) -> list[World]:
-    """Every one of a decision, with its chance by the copies and the tilt [H, K]."""
+    """Worlds of a decision, with probabilities by the copies and the tilt [H, K]."""
     seat = int(state.player[game])
     hands = tilted(every_hand(TINY, state, game, seat), tilt)
     found = []
@@ -131,18 +131,17 @@ def worlds(state: State, game: int, tilt: np.ndarray, draws: int = 2) -> list[Wo
 
 
 def in_each_world(tree: Any, game: int) -> Any:
-    """What belongs to one game, `ROWS` times."""
+    """Data of one game, `ROWS` times."""
     return jax.tree.map(lambda x: np.broadcast_to(x[game], (ROWS, *x.shape[1:])), tree)
 
 
 def in_rows(tree: Any) -> Any:
-    """The games again and again, `ROWS` in all: `encode_step` is one program for them and for
-    worlds."""
+    """The games repeated to `ROWS`: `encode_step` is one program for them and for worlds."""
     return jax.tree.map(lambda x: np.resize(x, (ROWS, *x.shape[1:])), tree)
 
 
 def dealt(state: State, game: int, given: list[World], draws: int = 2) -> State:
-    """The decision's game once for each world, padded to `ROWS`."""
+    """The decision's game once per world, padded to `ROWS`."""
     seat = int(state.player[game])
     held = np.asarray(state.hands)[game, seat] != 0
     cards = np.zeros((TINY.hand_size, ROWS), np.int32)
@@ -155,7 +154,7 @@ def dealt(state: State, game: int, given: list[World], draws: int = 2) -> State:
 
 
 def shaped(before: State, after: State, reward: jax.Array) -> np.ndarray:
-    """Points are kept on the last life, and a life costs half of one."""
+    """Points remain after the last life, and a life costs half a point."""
     lost = np.asarray(before.life_tokens) - np.asarray(after.life_tokens)
     bombed = (np.asarray(after.life_tokens) == 0) & (lost > 0)
     return np.where(bombed, 0.0, np.asarray(reward)) - LIFE_COST * lost
@@ -170,7 +169,7 @@ def look(ppo: OffBeliefPPO, params: Any, memory: Any, state: State, reset: jax.A
 
 
 def tilt_of(played: Played, by_belief: Drawn, belief: str, t: int, memory: Any) -> np.ndarray:
-    """Of every hand at t, [H, K, N]."""
+    """Tilt of all hands at t, [H, K, N]."""
     state = jax.tree.map(lambda x: x[t], played.rollout.state)
     view = jax.tree.map(lambda x: x[t, :, 0], played.rollout.inputs)
     tilt = tilts(by_belief.beliefs[belief], view, memory, state)
@@ -186,29 +185,27 @@ def tilts(params: Any, view: Any, memory: Any, state: State) -> jax.Array:
 def expected_return(
     played: Played, by_belief: Drawn, belief: str, t: int, game: int, memory: Any
 ) -> float:
-    """Of the move at t, by everything that can follow it in one round."""
+    """Expected return of the move at t, over all continuations of one round."""
     state = jax.tree.map(lambda x: x[t], played.rollout.state)
     given = worlds(state, game, tilt_of(played, by_belief, belief, t, memory)[..., game])
     many = dealt(state, game, given)
     move = np.full(ROWS, played.rollout.action[t, game, 0])
-    kept = in_each_world(memory, game)
+    returns = in_each_world(memory, game)
     following, reward, done = step(TINY, many, move)
     total = shaped(many, following, reward)
-    begun = np.zeros(ROWS, bool)
-    kept, chances, _ = look(played.ppo, played.learner.params, kept, following, begun)
+    started = np.zeros(ROWS, bool)
+    returns, chances, _ = look(played.ppo, played.learner.params, returns, following, started)
     for answer in range(TINY.num_moves):
         after, reward, over = step(TINY, following, np.full(ROWS, answer))
-        _, _, value = look(played.ppo, played.learner.params, kept, after, begun)
+        _, _, value = look(played.ppo, played.learner.params, returns, after, started)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)
         total += GAMMA * np.where(done, 0.0, np.asarray(chances)[:, answer] * worth)
     return sum(world.chance * total[row] for row, world in enumerate(given))
 
 
-@pytest.mark.slow  # every world of every decision
+@pytest.mark.slow  # all worlds of all decisions
 @pytest.mark.parametrize("belief", ["grounded", "strange"])
-def test_returns_are_of_hands_by_the_belief_and_answers_by_the_policy(
-    played: Played, by_belief: Drawn, belief: str
-) -> None:
+def test_returns_average_belief_and_policy(played: Played, by_belief: Drawn, belief: str) -> None:
     rollout, compared = jax.device_get(played.rollout), []
     memory = in_rows(jax.device_get(played.before.memory))
     for t in range(STEPS):
@@ -222,13 +219,13 @@ def test_returns_are_of_hands_by_the_belief_and_answers_by_the_policy(
             expected = expected_return(played, by_belief, belief, t, game, of_games)
             compared.append((expected - drawn.mean()) / error)
     assert np.abs(compared).max() < 4, compared
-    assert 0.5 < np.std(compared) < 1.6, compared  # they vary as means of so many draws do
+    assert 0.5 < np.std(compared) < 1.6, compared  # they vary like means of `KEYS` samples
 
 
 @pytest.mark.slow
-def test_a_return_goes_on_in_the_game_that_was_drawn(played: Played) -> None:
-    """Two rounds of a policy that is sure of its answers, in every world of decisions near the end
-    of the deck: the hand stays the one that was drawn."""
+def test_return_continues_in_sampled_game(played: Played) -> None:
+    """Two rounds of a deterministic policy, in all worlds of decisions near the end of the deck:
+    the sampled hand stays fixed."""
     trace, draws = 0.7, 4
     config = dataclasses.replace(CONFIG, gae_lambda=trace)
     ppo, params = OffBeliefPPO(config, NETWORK, max_rounds=2), sure(played.learner.params)
@@ -248,8 +245,8 @@ def test_a_return_goes_on_in_the_game_that_was_drawn(played: Played) -> None:
         for game in late[:3]:
             given = worlds(state, game, np.zeros((TINY.hand_size, TINY.num_cards)), draws)
             move = jnp.full(ROWS, played.rollout.action[t, game, 0])
-            now, kept = dealt(state, game, given, draws), in_each_world(memory, game)
-            one, two = sure_returns(ppo, params, now, kept, move)
+            now, returns = dealt(state, game, given, draws), in_each_world(memory, game)
+            one, two = sure_returns(ppo, params, now, returns, move)
             worth = (1 - trace) * one + trace * two
             expected = sum(world.chance * worth[row] for row, world in enumerate(given))
             drawn = targets[:, t, game]
@@ -260,7 +257,8 @@ def test_a_return_goes_on_in_the_game_that_was_drawn(played: Played) -> None:
 def sure_returns(
     ppo: OffBeliefPPO, params: Any, now: State, memory: Any, move: jax.Array
 ) -> list[np.ndarray]:
-    """Of a move and the likeliest answers, after one round and after two, [ROWS] each."""
+    """Returns of a move and the most likely responses, after one round and after two, [ROWS]
+    each."""
     total, weight, found = np.zeros(ROWS), np.ones(ROWS), []
     for ply in range(4):
         after, reward, done = step(TINY, now, move)
@@ -273,7 +271,7 @@ def sure_returns(
     return found
 
 
-def test_rounds_are_weighed_by_lambda() -> None:
+def test_rounds_are_weighted_by_lambda() -> None:
     """As in Sutton and Barto 2018, eq. 12.3, written out."""
     estimates, trace = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32), 0.6
     weights = [1 - trace, (1 - trace) * trace, trace**2]
@@ -284,7 +282,7 @@ def test_rounds_are_weighed_by_lambda() -> None:
 
 
 def sure(params: Any) -> Any:
-    """The same choices, without chance."""
+    """The same choices, deterministic."""
 
     def scaled(path: Any, leaf: jax.Array) -> jax.Array:
         last = any(str(place.key).endswith("logits") for place in path)
@@ -294,16 +292,16 @@ def sure(params: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_level_1_is_the_grounded_belief(played: Played, by_belief: Drawn) -> None:
-    """Drawn by whole numbers there and by their logarithms here: nearly the same hands."""
+def test_level_1_uses_grounded_belief(played: Played, by_belief: Drawn) -> None:
+    """Sampled by whole numbers there and by logarithms here: nearly the same hands."""
     one = played.experience(played.rollout, by_belief.keys[0])
     same = np.isclose(one.target[..., 0], by_belief.targets["grounded"][0], atol=1e-4)
     assert same.mean() > 0.95
     assert (by_belief.targets["strange"][0] != by_belief.targets["grounded"][0]).mean() > 0.2
 
 
-def test_what_the_mover_holds_in_truth_is_not_read(played: Played) -> None:
-    """The hand of each mover exchanged for others, on the other side of the rollout alone."""
+def test_own_true_hand_is_not_read(played: Played) -> None:
+    """Only one side of the rollout has other hands for the current players."""
     state = played.rollout.state
     mine = np.arange(2) == state.player[..., None]
     other = state.replace(
@@ -322,10 +320,10 @@ def test_what_the_mover_holds_in_truth_is_not_read(played: Played) -> None:
     assert (played.experience(played.rollout.replace(state=seen), key).target != one.target).any()
 
 
-def test_networks_that_remember_a_hand_are_refused() -> None:
+def test_networks_with_hand_memory_are_rejected() -> None:
     with pytest.raises(ValueError, match="network.kind: expected structured, .* got lstm"):
         OffBeliefPPO(CONFIG, NetworkConfig())
 
 
-def test_a_set_of_cards_is_read() -> None:
+def test_card_set_is_decoded() -> None:
     assert cards_of(TINY, 0b100101) == [0, 2, 5]

@@ -16,8 +16,8 @@ for value in (np.nan, np.inf, -np.inf):
 """
 
 
-def test_a_nan_of_one_device_survives_the_largest_of_all() -> None:
-    """The collective of CPU devices drops it: findings/pmax_nan.sh."""
+def test_nan_survives_max_over_devices() -> None:
+    """The CPU collective drops it: findings/pmax_nan.sh."""
     found = np.array([line.split() for line in run_python(LARGEST, devices=4).splitlines()], float)
     assert found.shape == (12, 2) and np.isnan(found[:4]).all()
     np.testing.assert_array_equal(found[:, 0], found[:, 1])

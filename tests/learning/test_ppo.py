@@ -1,4 +1,4 @@
-"""The PPO core: the ratio of a fresh minibatch, minibatches, weights, advantages, learning rate."""
+"""PPO core: ratio of a fresh minibatch, minibatches, weights, advantages, learning rate."""
 
 import dataclasses
 from typing import Any
@@ -26,16 +26,16 @@ def pairs(env: Any, seat: Any) -> list[tuple[int, int]]:
     return [(int(e), int(s)) for e, s in zip(np.ravel(env), np.ravel(seat), strict=True)]
 
 
-def test_the_first_minibatch_of_a_chunk_has_ratio_one(small: Any, second_rollout: Any) -> None:
-    """Known fault of published trainers: chunks unrolled from the zero carry of the start of
-    training. Dropout is off too: the network has a rate of 0.5."""
+def test_first_minibatch_has_ratio_one(small: Any, second_rollout: Any) -> None:
+    """Known fault of published trainers: chunks unrolled from the zero carry. Also without dropout:
+    the network has a rate of 0.5."""
     begins = np.asarray(second_rollout.experience.rollout.reset)[0, :, 0]  # [devices, N, T]
     assert not begins.all(), "the second rollout must start in the middle of games"
     _, metrics = small.learn(*second_rollout, 0.25)
     assert float(metrics["first_max_log_ratio"]) <= 1e-4
 
 
-def test_the_ratio_test_sees_a_zeroed_carry(small: Any, second_rollout: Any) -> None:
+def test_ratio_detects_zeroed_carry(small: Any, second_rollout: Any) -> None:
     experience = second_rollout.experience
     forgetful = experience.replace(carry=jax.tree.map(jnp.zeros_like, experience.carry))
     _, metrics = small.learn(*second_rollout._replace(experience=forgetful), 0.25)
@@ -43,11 +43,11 @@ def test_the_ratio_test_sees_a_zeroed_carry(small: Any, second_rollout: Any) -> 
 
 
 @pytest.mark.slow
-def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: Any) -> None:
+def test_mixed_precision_first_minibatch_has_ratio_one(small: Any) -> None:
     ppo: PPO = make_ppo(precision="bfloat16")
 
     def first_ratio(learner: Any, actors: Any, clone: Any) -> Any:
-        """Of the rollout after the given state."""
+        """Ratio of the rollout after the given state."""
         key = jax.random.key(5)
         _, rollout, last_value = ppo.collector.collect(
             learner.params, actors, TrainContext(reference=clone), key, ppo.config.num_steps
@@ -63,12 +63,12 @@ def test_the_first_minibatch_of_a_chunk_has_ratio_one_in_mixed_precision(small: 
     learner, actors, _ = small.update(small.learner, small.actors)
     compiled = parallel.data_parallel(lambda *args: (first_ratio(*args),), (None, 0, None), (None,))
     (metrics,) = compiled(learner, actors, small.clone.replace(precision="bfloat16"))
-    # It rounds: were it float32, the ratio would be within 1e-5 of one.
+    # bfloat16 rounds: in float32 the ratio would be within 1e-5 of one
     assert float(metrics["kept"]["first_max_log_ratio"]) <= 2e-2
     assert float(metrics["zeroed"]["first_max_log_ratio"]) > 5e-2
 
 
-def test_every_actor_is_in_one_minibatch_of_an_epoch(small: Any) -> None:
+def test_actors_are_in_one_minibatch(small: Any) -> None:
     ppo: PPO = small.ppo
     config, minibatches = ppo.config, jax.jit(ppo.minibatches)
     index = jnp.arange(config.num_envs, dtype=jnp.int32)
@@ -88,7 +88,7 @@ def test_every_actor_is_in_one_minibatch_of_an_epoch(small: Any) -> None:
     assert config.epochs > 1 and len(orders) == 2 * config.epochs
 
 
-def test_minibatches_do_not_depend_on_how_environments_are_spread(small: Any) -> None:
+def test_minibatches_ignore_device_layout(small: Any) -> None:
     ppo: PPO = small.ppo
     index = jnp.arange(ppo.config.num_envs, dtype=jnp.int32)
     minibatches = jax.jit(ppo.minibatches)
@@ -102,9 +102,9 @@ def test_minibatches_do_not_depend_on_how_environments_are_spread(small: Any) ->
         assert sorted(apart) == sorted(pairs(env[m], seat[m]))
 
 
-def test_weights_and_advantages_are_defined_on_the_global_minibatch() -> None:
-    """Two devices with different numbers of decisions: what sums to one, or has mean 0, does so
-    over both."""
+def test_weights_are_defined_on_global_minibatch() -> None:
+    """Two devices with different numbers of decisions: sums to one and means of 0 hold over
+    both."""
     ppo: PPO = make_ppo()
     rng = np.random.default_rng(0)
     devices, steps, envs, rows = 2, 6, 4, 5
@@ -148,9 +148,9 @@ def test_weights_and_advantages_are_defined_on_the_global_minibatch() -> None:
         )
 
 
-def test_a_term_of_ones_own_weighs_what_the_tutorial_says() -> None:
-    """Two devices, three rows each, of which four of six are decisions: d = 2/3. By hand: the loss
-    is d * (mean surrogate - c * mean entropy + beta * mean x) + v * mean value error."""
+def test_custom_term_weight_matches_tutorial() -> None:
+    """Two devices, three rows each, four of six are decisions: d = 2/3. By hand: the loss is d *
+    (mean surrogate - c * mean entropy + beta * mean x) + v * mean value error."""
     rng = np.random.default_rng(0)
     decision = np.array([[1, 0, 1], [1, 1, 0]], bool)
     logits = rng.normal(size=(2, 3, 4)).astype(np.float32)
@@ -159,11 +159,11 @@ def test_a_term_of_ones_own_weighs_what_the_tutorial_says() -> None:
     log_prob = np.take_along_axis(log_probs, action[..., None], -1)[..., 0]
     ratio = np.array([[1.1, 1.0, 0.7], [1.5, 0.9, 1.0]])
     advantage, value, target = (rng.normal(size=(2, 3)).astype(np.float32) for _ in range(3))
-    given: Any = {"value": value, "advantage": advantage, "target": target}
+    context: Any = {"value": value, "advantage": advantage, "target": target}
     batch = losses.PPOBatch(
         action=jnp.asarray(action, jnp.int32),
         log_prob=jnp.asarray(log_prob - np.log(ratio), jnp.float32),
-        **given,
+        **context,
         actor_weight=jnp.asarray(decision / 6, jnp.float32),
         value_weight=jnp.full((2, 3), 1 / 6),
         decision_weight=jnp.asarray(decision / 4, jnp.float32),
@@ -186,9 +186,8 @@ def test_a_term_of_ones_own_weighs_what_the_tutorial_says() -> None:
     np.testing.assert_allclose(metric, x[decision].mean(), rtol=1e-6)
 
 
-def test_linear_rate_falls_to_zero_and_holds_within_an_update() -> None:
-    """Under a constant gradient Adam moves by the learning rate itself, whatever the gradient's
-    size."""
+def test_linear_rate_is_constant_within_update() -> None:
+    """With a constant gradient Adam moves by the learning rate, for any gradient size."""
     updates, minibatches = 5, 6  # 2 epochs of 3
     fields = {"total_steps": 32 * 13 * updates, "epochs": 2, "num_minibatches": 2, "lr": 0.01}
     for schedule, expected in (
@@ -205,11 +204,11 @@ def test_linear_rate_falls_to_zero_and_holds_within_an_update() -> None:
         for _ in range(updates * minibatches):
             change, state = step(state)
             moves.append(-float(change["w"][0]))
-        # The clip to norm 0.5 makes the gradient 0.29, next to which Adam's eps of 1e-5 is 3.5e-5.
+        # clipping to norm 0.5 makes the gradient 0.29; Adam's eps of 1e-5 changes it by 3.5e-5
         np.testing.assert_allclose(moves, 0.01 * np.repeat(expected, minibatches), rtol=1e-3)
 
 
-def test_a_group_of_blocks_that_devices_cannot_share_is_refused(monkeypatch: Any) -> None:
+def test_indivisible_block_groups_are_rejected(monkeypatch: Any) -> None:
     monkeypatch.setattr(parallel, "num_devices", lambda: 3)
     with pytest.raises(ValueError, match="num_shuffle_blocks=8 must be divisible by devices=3"):
         make_ppo().compile_update()
@@ -217,9 +216,9 @@ def test_a_group_of_blocks_that_devices_cannot_share_is_refused(monkeypatch: Any
         parallel.shard({"x": np.zeros((32, 2))})
 
 
-def test_a_linear_rate_keeps_its_last_value_after_its_schedule() -> None:
-    """Adam's step on an unchanging gradient is the rate: over 4 updates of 2 steps it falls by
-    quarters, and the 2 updates that a longer resumed run adds keep the last quarter."""
+def test_linear_rate_keeps_last_value() -> None:
+    """Adam's step on a constant gradient is the rate: over 4 updates of 2 steps it falls by
+    quarters; the 2 updates of a longer resumed run keep the last quarter."""
     ppo = make_ppo(
         lr_schedule="linear", lr=0.1, epochs=1, num_minibatches=2, total_steps=32 * 13 * 6
     )
@@ -233,8 +232,8 @@ def test_a_linear_rate_keeps_its_last_value_after_its_schedule() -> None:
     np.testing.assert_allclose(steps, expected, rtol=1e-3)
 
 
-def test_a_linear_rate_falls_to_the_end_of_the_longest_run() -> None:
-    """optax 0.2 counts minibatches in int32 and stays at its largest number."""
+def test_linear_rate_supports_longest_run() -> None:
+    """optax 0.2 counts minibatches in int32 and stays at its maximum."""
     minibatches = {"epochs": 8, "num_minibatches": 8, "lr": 0.01, "lr_schedule": "linear"}
     updates = (2**31 - 1) // 64
     ppo = make_ppo(total_steps=32 * 13 * updates, **minibatches)
@@ -255,8 +254,8 @@ def test_a_linear_rate_falls_to_the_end_of_the_longest_run() -> None:
     assert float(last) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_share_of_training_that_is_done_of_the_papers_budget() -> None:
-    """1e10 timesteps are more than 32 bits hold."""
+def test_training_fraction_supports_paper_budget() -> None:
+    """1e10 timesteps exceed 32 bits."""
     config = PPOConfig()
     done = jax.jit(PPO(config, NETWORK).progress)(jnp.float32(2.5e9))
     assert config.total_steps == 10**10 and float(done) == pytest.approx(0.25, rel=1e-4)

@@ -1,5 +1,4 @@
-"""Plain PPO from scratch, through the compiled update that training uses: it learns, and compiles
-once."""
+"""Plain PPO from scratch with the compiled update of training: learns, and compiles once."""
 
 from typing import Any, NamedTuple
 
@@ -20,9 +19,9 @@ NUM_UPDATES = 16
 
 class Run(NamedTuple):
     metrics: list[dict[str, float]]
-    state: Any  # (learner, actors, metrics) as the last update returned them
-    compiled: list[list[str]]  # what was compiled during each update
-    donated: bool  # whether all that the first update was given is gone
+    state: Any  # (learner, actors, metrics) of the last update
+    compiled: list[list[str]]  # programs compiled in each update
+    donated: bool  # True if all inputs of the first update were donated
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def run() -> Run:
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        given = jax.tree.leaves((learner.params, learner.opt_state, actors))
+        inputs = jax.tree.leaves((learner.params, learner.opt_state, actors))
         for _ in range(NUM_UPDATES):
             learner, actors, measured = update(learner, actors, EMPTY_CONTEXT)
             metrics.append(measured)
@@ -61,34 +60,33 @@ def run() -> Run:
         jax.monitoring.unregister_event_duration_listener(listen)
     numbers = [{k: float(v) for k, v in m.items()} for m in metrics]
     return Run(
-        numbers, (learner, actors, metrics[-1]), compiled, all(leaf.is_deleted() for leaf in given)
+        numbers, (learner, actors, metrics[-1]), compiled, all(leaf.is_deleted() for leaf in inputs)
     )
 
 
-def test_ppo_learns_the_small_game(run: Run) -> None:
+def test_ppo_learns_small_game(run: Run) -> None:
     score = np.array([m["train_score"] for m in run.metrics])
     assert score[0] < 0.8  # random play: 0.35
-    # 1.2 for seeds 0 and 1, points lost with the last life taken back
+    # 1.2 for seeds 0 and 1; the last life removes the points
     assert score[-5:].mean() > 0.95
 
 
-def test_an_update_is_compiled_once(run: Run) -> None:
+def test_update_compiles_once(run: Run) -> None:
     assert len(run.compiled[0]) == 1, run.compiled[0]
     assert not any(run.compiled[1:]), run.compiled[1:]
 
 
-def test_an_update_reuses_the_buffers_of_its_state(run: Run) -> None:
+def test_update_donates_its_state(run: Run) -> None:
     assert run.donated
 
 
-def test_no_weak_types_leave_an_update(run: Run) -> None:
-    """A weakly typed result would not match the argument it becomes, and compile the update
-    again."""
+def test_update_returns_no_weak_types(run: Run) -> None:
+    """A weakly typed result would not match its argument and would compile the update again."""
     assert [
         leaf.aval for leaf in jax.tree.leaves(run.state) if getattr(leaf, "weak_type", False)
     ] == []
 
 
-def test_the_ratio_is_one_at_the_start_of_every_update(run: Run) -> None:
+def test_update_starts_with_ratio_one(run: Run) -> None:
     assert max(m["first_max_log_ratio"] for m in run.metrics) <= 1e-4
     assert all(np.isfinite(list(m.values())).all() for m in run.metrics)

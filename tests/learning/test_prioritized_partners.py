@@ -1,4 +1,4 @@
-"""Prioritised partners: the rule, running means, and env groups that change hands."""
+"""Prioritized partners: rule, running means, env groups."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -32,17 +32,17 @@ from hanabi_rl.learning.rollout import TrainContext
         (1.5, (0.1989, 0.3654, 0.3654, 0.0703)),
     ],
 )
-def test_the_rule_on_the_specifications_numbers(beta, expected):
+def test_priority_rule_matches_specification(beta, expected):
     found = ranked(jnp.array([4.0, 2.0, 2.0, 8.0]), beta)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_a_partner_that_was_never_met_comes_before_the_worst():
+def test_untried_partner_ranks_first():
     found = ranked(jnp.array([4.0, jnp.nan, 0.0]), 1.0)
     np.testing.assert_allclose(found, np.array([1, 3, 2]) / 6, atol=1e-6)
 
 
-def test_running_means_are_of_partners_not_of_env_groups():
+def test_running_means_are_per_partner():
     """Groups 0 and 2: partner 2, 3 games with 12 points; group 1: partner 0, no game."""
     before = jnp.array([5.0, 6.0, jnp.nan, 1.0])
     members, scores = jnp.array([2, 0, 2, 3]), jnp.array([8.0, 0.0, 4.0, 10.0])
@@ -50,8 +50,8 @@ def test_running_means_are_of_partners_not_of_env_groups():
     np.testing.assert_allclose(found, [5.0, 6.0, 4.0, 0.95 * 1.0 + 0.05 * 2.0], rtol=1e-6)
 
 
-def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
-    """Two env groups, each its own; of five games that end, one was the learner's alone."""
+def test_game_counts_for_seated_partner():
+    """Two env groups; of five games that end, one was the learner's alone."""
     done = jnp.array([[True, True, False, True], [True, False, False, True]])
     score = jnp.array([[3.0, 4.0, 9.0, 5.0], [7.0, 9.0, 9.0, 6.0]])
     learns = np.ones((2, 4, 2), bool)
@@ -69,14 +69,14 @@ def test_a_game_counts_for_the_partner_who_held_a_seat_in_it():
     np.testing.assert_array_equal(found["env_group_games"][0], [1, 3])
 
 
-def test_a_partner_without_a_return_is_taken_as_the_lowest_or_as_the_mean_of_the_others():
+def test_missing_return_uses_lowest_or_mean():
     """The mean of 9 and 1 is 5: rank 2 of 9, 5, 1."""
     returns = jnp.array([9.0, jnp.nan, 1.0])
     np.testing.assert_allclose(ranked(returns, 1.0, "lowest"), np.array([1, 3, 2]) / 6, rtol=1e-6)
     np.testing.assert_allclose(ranked(returns, 1.0, "mean"), np.array([1, 2, 3]) / 6, rtol=1e-6)
     two = jnp.array([jnp.nan, 4.0, jnp.nan])
     np.testing.assert_allclose(ranked(two, 1.0, "mean"), np.full(3, 1 / 3), rtol=1e-6)
-    for unseen in ("lowest", "mean"):  # at the start nothing is known of anybody
+    for unseen in ("lowest", "mean"):  # no returns at the start
         none = ranked(jnp.full(3, jnp.nan), 1.0, unseen)
         np.testing.assert_allclose(none, np.full(3, 1 / 3), rtol=1e-6)
 
@@ -87,7 +87,7 @@ ranked = jax.jit(rank_priorities, static_argnums=(1, 2))
 def population(
     groups: int, **options: Any
 ) -> tuple[PrioritizedPartnerPPO, PrioritizedPartnerState]:
-    """A learner with one env group per partner, 9, 1, 8, ... points with each so far."""
+    """Learner with one env group per partner, with returns 9, 1, 8, ..."""
     ppo = PrioritizedPartnerPPO(make_ppo().config, NETWORK, num_env_groups=groups, **options)
     learner = PrioritizedPartnerState(
         params={},
@@ -100,16 +100,17 @@ def population(
     return ppo, learner
 
 
-def test_each_env_group_plays_with_the_partner_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups 0 and 3 hold partner 2, group 1 partner 0, group 2 partner 3; scores go to these."""
+def test_env_group_plays_with_sampled_partner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups 0 and 3 hold partner 2, group 1 partner 0, group 2 partner 3; scores count for
+    them."""
     weights = np.random.default_rng(0).normal(size=(4, 3))
     partners = PartnerPopulation(stacks=({"weights": jnp.asarray(weights)},), stack_sizes=(4,))
     ppo, learner = population(4, beta=1.0)
     members = np.array([2, 0, 3, 2])
-    met: list[Any] = []
+    unseen_ids: list[Any] = []
 
-    def plain_update(self: Any, learner: Any, actors: Any, given: Any):
-        met.append(given.partners)
+    def plain_update(self: Any, learner: Any, actors: Any, context: Any):
+        unseen_ids.append(context.partners)
         by_group = {
             "env_group_scores": jnp.array([4.0, 3.0, 0.0, 8.0]),
             "env_group_games": jnp.ones(4),
@@ -118,29 +119,31 @@ def test_each_env_group_plays_with_the_partner_it_drew(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(PPO, "update", plain_update)
     monkeypatch.setattr(
-        PrioritizedPartnerPPO, "resample_partners", lambda self, *both: (met.append(both), both)[1]
+        PrioritizedPartnerPPO,
+        "resample_partners",
+        lambda self, *both: (unseen_ids.append(both), both)[1],
     )
     learner = learner.replace(group_partner=jnp.asarray(members))
     after, _, metrics = ppo.update(learner, None, TrainContext(partners=partners))  # type: ignore[arg-type]
-    beside, (redrawn, _) = met
-    np.testing.assert_allclose(beside.stacks[0]["weights"], weights[members], rtol=1e-6)
-    assert beside.stack_sizes == partners.stack_sizes and int(after.update) == 6
+    partner, (redrawn, _) = unseen_ids
+    np.testing.assert_allclose(partner.stacks[0]["weights"], weights[members], rtol=1e-6)
+    assert partner.stack_sizes == partners.stack_sizes and int(after.update) == 6
     expected = [0.95 * 9 + 0.05 * 3, 1.0, 0.95 * 8 + 0.05 * 6, 0.95 * 7]
     np.testing.assert_allclose(after.returns, expected, rtol=1e-6)
-    np.testing.assert_allclose(redrawn.returns, expected, rtol=1e-6)  # by what is new
+    np.testing.assert_allclose(redrawn.returns, expected, rtol=1e-6)  # by the new returns
     assert metrics.keys() == {"loss", "min_partner_score"}
     assert float(metrics["min_partner_score"]) == 1.0
 
 
 class EnvGroups(flax.struct.PyTreeNode):
-    """What a redraw reads of the actors."""
+    """The part of the actors that resampling reads."""
 
     env: Any
     reset: jax.Array
     rematch: jax.Array
 
 
-def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
+def test_resampling_happens_on_its_update(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Eight environments: e plays with the partner of env group e % 4."""
@@ -148,7 +151,7 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
     restart = SimpleNamespace(skip_to_next_game=lambda env, changed: env + changed)
     monkeypatch.setattr(PPO, "env", property(lambda self: restart))
     on_the_way = np.arange(8) == 5
-    again = np.arange(8) < 4  # rematches: of strangers there is none
+    again = np.arange(8) < 4  # rematches: of a new partner there is none
     actors: Any = EnvGroups(env=np.zeros(8, int), reset=on_the_way, rematch=again)
     drawn, redraw = [], jax.jit(ppo.resample_partners)
     for update in range(1, 13):
@@ -166,7 +169,7 @@ def test_a_redraw_falls_on_its_update_alone_and_draws_anew_each_time(
 
 
 @pytest.mark.slow
-def test_env_groups_are_drawn_again_now_and_then_and_begin_fresh_games():
+def test_resampled_env_groups_start_new_games():
     plain = make_ppo()
     ppo = PrioritizedPartnerPPO(
         plain.config, NETWORK, num_env_groups=4, beta=20.0, resample_every=3

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation against its definition, summed in NumPy."""
+"""Generalized advantage estimation against its definition, summed in NumPy."""
 
 import dataclasses
 import functools
@@ -14,8 +14,7 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.returns import TD_ERRORS, ah2ac2_td_error, gae, semi_mdp_values
 from hanabi_rl.learning.rewards import shaped_score_reward, true_score_weight
 
-# Games end in the middle, next to each other, at the first and at the last timestep; one sequence
-# never ends.
+# games that end in the middle, next to each other, at the first and last timestep; one never ends
 DONES = [(3,), (0, 4, 5), (9,), ()]
 STEPS = 10
 
@@ -53,7 +52,7 @@ def estimate() -> object:
 @pytest.mark.parametrize(
     ("gamma", "gae_lambda"), [(0.5, 0.9), (0.99, 0.95), (1.0, 1.0), (0.9, 0.0)]
 )
-def test_gae_equals_its_definition(
+def test_gae_matches_definition(
     estimate: object, ends: tuple[int, ...], gamma: float, gae_lambda: float
 ) -> None:
     rng = np.random.default_rng(len(ends))
@@ -77,9 +76,9 @@ def test_gae_equals_its_definition(
         assert np.abs(advantage - (wrong - value)).max() > 0.1
 
 
-def test_the_published_slip_by_hand() -> None:
-    """AH2AC2's HDR-IPPO trainer adds gamma where it should multiply by it, the game's last move
-    included; only the trace is discounted."""
+def test_ah2ac2_code_td_error_by_hand() -> None:
+    """AH2AC2's HDR-IPPO trainer adds gamma instead of multiplying by it, also at the last move of a
+    game; only the trace is discounted."""
     reward, value = np.float32([1.0, 0.0, 2.0]), np.float32([0.5, 0.25, 4.0])
     done, gamma, trace = np.array([False, True, False]), 0.5, 0.5 * 0.8
     estimate = jax.jit(gae, static_argnums=6)
@@ -91,8 +90,9 @@ def test_the_published_slip_by_hand() -> None:
     np.testing.assert_allclose(target, advantage + value, rtol=1e-6)
 
 
-def test_nothing_is_learnt_of_a_turn_that_another_plays() -> None:
-    """By either difference: estimates follow from the next own turn so that it has none."""
+def test_other_players_turns_have_no_advantage() -> None:
+    """For both TD errors: estimates follow from the next own turn, so that other turns have no
+    advantage."""
     rng = np.random.default_rng(0)
     reward, value = rng.normal(size=(2, 12, 1)).astype(np.float32)
     done, own = np.arange(12)[:, None] % 6 == 5, rng.random((12, 1)) < 0.5
@@ -105,7 +105,7 @@ def test_nothing_is_learnt_of_a_turn_that_another_plays() -> None:
         np.testing.assert_array_equal(np.asarray(filled)[own], value[own])
 
 
-def test_the_config_says_which_difference_a_learner_takes(small: Any) -> None:
+def test_config_selects_td_error(small: Any) -> None:
     ours, theirs = make_ppo(), make_ppo(td_error="as-published")
     rollout = small_rollout(ours, small)
     last = np.zeros(rollout.value.shape[1:], np.float32)
@@ -115,12 +115,12 @@ def test_the_config_says_which_difference_a_learner_takes(small: Any) -> None:
         return ppo.returns(rollout, last, (), rollout.transition.reward).advantage
 
     right, wrong = (np.asarray(advantages(ppo, rollout, last)) for ppo in (ours, theirs))
-    # nothing is expected after the last timestep: what is added there is gamma itself
+    # after the last timestep the value is 0, so gamma itself is added
     gamma = np.full_like(right[-1], ours.config.gamma)
     np.testing.assert_allclose(wrong[-1] - right[-1], gamma, atol=1e-5)
 
 
-def test_the_last_value_counts_only_where_the_game_goes_on(estimate: object) -> None:
+def test_last_value_counts_in_unfinished_games(estimate: object) -> None:
     reward, value = np.ones(STEPS, np.float32), np.zeros(STEPS, np.float32)
     for done_last, used in ((True, False), (False, True)):
         done = (np.arange(STEPS) == STEPS - 1) & done_last
@@ -133,15 +133,15 @@ def test_the_last_value_counts_only_where_the_game_goes_on(estimate: object) -> 
         )
 
 
-def test_the_training_return_by_hand() -> None:
+def test_training_reward_by_hand() -> None:
     """One point, a lost life, a point, the last life after 2 points, then a new game's point."""
     reward = np.float32([1.0, 0.0, 1.0, -2.0, 1.0])
     before, after = np.array([2, 2, 1, 1, 2]), np.array([2, 1, 1, 0, 2])
     shape = jax.jit(shaped_score_reward, static_argnums=0)
 
-    def trained_on(keep: bool, cost: float, share: float) -> list[float]:
-        config = PPOConfig(keep_points=keep, life_cost=cost)  # the share is that of training
-        got = shape(config, reward, before, after, np.float32(share))
+    def trained_on(keep: bool, cost: float, fraction: float) -> list[float]:
+        config = PPOConfig(keep_points=keep, life_cost=cost)  # the training fraction
+        got = shape(config, reward, before, after, np.float32(fraction))
         return list(np.asarray(got))
 
     assert trained_on(False, 0.0, 0.0) == [1, 0, 1, -2, 1]
@@ -152,8 +152,8 @@ def test_the_training_return_by_hand() -> None:
     assert trained_on(True, 0.5, 1.0) == [1, 0, 1, -2, 1]
 
 
-def test_a_run_that_goes_on_longer_keeps_its_training_return(small: Any) -> None:
-    """Resumed with more steps, it has come to the true score where it first ended."""
+def test_longer_resumed_run_keeps_reward_schedule(small: Any) -> None:
+    """Resumed with more steps, it has reached the true score where it first ended."""
     fields = {"keep_points": True, "life_cost": 1.0}
     ppo = make_ppo(**fields)
     rollout, config = small_rollout(ppo, small), ppo.config
@@ -161,18 +161,18 @@ def test_a_run_that_goes_on_longer_keeps_its_training_return(small: Any) -> None
     longer = make_ppo(**fields, total_steps=2 * config.total_steps)
     half = longer.reward(rollout, end) - rollout.transition.reward
     assert jnp.abs(half).max() > 0.4
-    kept = dataclasses.replace(longer, schedule_updates=config.num_updates)
-    np.testing.assert_allclose(kept.reward(rollout, end), rollout.transition.reward)
+    fraction_kept = dataclasses.replace(longer, schedule_updates=config.num_updates)
+    np.testing.assert_allclose(fraction_kept.reward(rollout, end), rollout.transition.reward)
 
 
-def test_the_training_return_ends_on_the_true_score() -> None:
-    def shares(until: float, start: float) -> list[float]:
+def test_training_reward_ends_on_true_score() -> None:
+    def fractions(until: float, start: float) -> list[float]:
         return [
             float(true_score_weight(jnp.float32(x), until, start)) for x in (0, 0.25, 0.5, 0.75, 1)
         ]
 
-    assert shares(0.0, 1.0) == [0, 0.25, 0.5, 0.75, 1]
-    assert shares(0.25, 0.75) == [0, 0, 0.5, 1, 1]
-    assert shares(0.5, 0.5) == [0, 0, 1, 1, 1]
-    assert shares(0.0, 0.0) == [1, 1, 1, 1, 1]
-    assert shares(1.0, 1.0) == [0, 0, 0, 0, 1]
+    assert fractions(0.0, 1.0) == [0, 0.25, 0.5, 0.75, 1]
+    assert fractions(0.25, 0.75) == [0, 0, 0.5, 1, 1]
+    assert fractions(0.5, 0.5) == [0, 0, 1, 1, 1]
+    assert fractions(0.0, 0.0) == [1, 1, 1, 1, 1]
+    assert fractions(1.0, 1.0) == [0, 0, 0, 0, 1]

@@ -1,5 +1,4 @@
-"""Collecting experience: what a rollout stores, and that both carries follow the games from one
-rollout to the next."""
+"""Rollout collection: stored data, and carries that follow the games between rollouts."""
 
 import functools
 from typing import Any, NamedTuple
@@ -36,7 +35,7 @@ COLLECTOR = Collector(ENV, ObservationView(RULES), apply, lambda rows: initial_c
 
 
 class Collected(NamedTuple):
-    """Two rollouts in a row; the second starts in the middle of games."""
+    """Two consecutive rollouts; the second starts in the middle of games."""
 
     params: Any
     reference: NetworkPolicy
@@ -47,7 +46,7 @@ class Collected(NamedTuple):
 
 @pytest.fixture(scope="module")
 def collected() -> Collected:
-    # Strong weights, so that a wrong carry shows in every output.
+    # strong weights, so that a wrong carry shows in all outputs
     params, own = (
         jax.tree.map(
             lambda x: 3 * x,
@@ -83,15 +82,14 @@ def _see() -> Any:
 
 
 def seen(state: Any) -> tuple[np.ndarray, np.ndarray]:
-    """obs [T, N, P, O] and legal [T, N, P, A] of every seat, from the environment's own
-    functions."""
+    """obs [T, N, P, O] and legal [T, N, P, A] of all seats, by the environment's functions."""
     steps = state.turn.shape[0]
     flat = jax.tree.map(lambda x: x.reshape(steps * NUM_ENVS, *x.shape[2:]), state)
     obs, legal = _see()(flat)
     return obs.reshape(steps, NUM_ENVS, PLAYERS, -1), legal.reshape(steps, NUM_ENVS, PLAYERS, -1)
 
 
-def test_encode_equals_what_the_environment_shows(collected: Collected) -> None:
+def test_encode_equals_environment_observation(collected: Collected) -> None:
     state = whole(collected).state
     obs, legal = seen(state)
     one_seat = jax.jit(lambda state, seat: observe_rows(RULES, state, seat))
@@ -102,7 +100,7 @@ def test_encode_equals_what_the_environment_shows(collected: Collected) -> None:
         np.testing.assert_array_equal(own_legal, legal[:, np.arange(NUM_ENVS), seat])
 
 
-def test_movers_act_legally_and_idle_seats_do_nothing(collected: Collected) -> None:
+def test_current_players_act_legally(collected: Collected) -> None:
     rollout = whole(collected)
     _, legal = seen(rollout.state)
     moving = np.asarray(current_player(rollout.state))[..., None] == np.arange(PLAYERS)
@@ -112,13 +110,13 @@ def test_movers_act_legally_and_idle_seats_do_nothing(collected: Collected) -> N
     assert np.take_along_axis(legal, rollout.action[..., None], -1).all()
 
 
-def test_a_rollout_stores_games_without_their_decks(collected: Collected) -> None:
+def test_rollout_stores_games_without_decks(collected: Collected) -> None:
     for rollout in collected.rollouts:
         assert rollout.state.deck.size == 0 and rollout.state.turn.shape == (STEPS, NUM_ENVS)
     assert collected.actors[1].env.game.deck.size > 0
 
 
-def test_a_game_begins_where_the_last_one_ended(collected: Collected) -> None:
+def test_game_starts_after_previous_end(collected: Collected) -> None:
     rollout = whole(collected)
     done = rollout.transition.done
     assert done[:STEPS].any() and done[STEPS:].any() and not rollout.reset[STEPS].all()
@@ -149,20 +147,20 @@ def unrolled(module: Any, params: Any, rollout: Rollout) -> Any:
     return [np.asarray(x).reshape(len(obs), NUM_ENVS, PLAYERS, *x.shape[2:]) for x in outputs]
 
 
-def test_the_learner_remembers_its_own_history(collected: Collected) -> None:
+def test_learner_carry_follows_games(collected: Collected) -> None:
     rollout = whole(collected)
     logits, value = unrolled(MODULE, collected.params, rollout)
     log_prob = np.asarray(jax.nn.log_softmax(logits))
     taken = np.take_along_axis(log_prob, rollout.action[..., None], -1)[..., 0]
     np.testing.assert_allclose(rollout.log_prob, taken, atol=2e-4)
     np.testing.assert_allclose(rollout.value, value, atol=2e-4)
-    # The value of what comes after a rollout is that of the next one's first state.
+    # the value after a rollout is that of the next rollout's first state
     np.testing.assert_allclose(collected.last_values[0], value[STEPS], atol=2e-4)
 
 
-def test_the_reference_remembers_a_history_of_its_own(collected: Collected) -> None:
-    """Known fault of published trainers: the clone's logits computed from the learner's carry, or
-    from a stale one."""
+def test_reference_has_own_carry(collected: Collected) -> None:
+    """Known fault of published trainers: the clone's logits are computed from the learner's carry,
+    or from a stale one."""
     rollout = whole(collected)
     (logits,) = unrolled(Actor(NETWORK, RULES.num_moves), collected.reference.params, rollout)
     np.testing.assert_allclose(rollout.reference_logits, logits, rtol=1e-4, atol=1e-3)
@@ -174,7 +172,7 @@ def test_the_reference_remembers_a_history_of_its_own(collected: Collected) -> N
         assert own.shape == learners.shape and np.abs(np.asarray(own - learners)).max() > 0.1
 
 
-def test_a_rollout_takes_an_eighth_of_its_observations() -> None:
+def test_rollout_is_smaller_than_observations() -> None:
     env, network = HanabiEnv(), NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,))
     rules: Rules = env.rules
     module = ActorCritic(network, rules.num_moves)
@@ -184,14 +182,14 @@ def test_a_rollout_takes_an_eighth_of_its_observations() -> None:
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
         carry = lambda rows: initial_carry(network, rows)  # noqa: E731
-        collector, given = (
+        collector, context = (
             Collector(env, ObservationView(rules), forward, carry),
             TrainContext(reference),
         )
-        actors = collector.init(key, 1024, given)
-        return collector.collect(params, actors, given, key, 128)[1]
+        actors = collector.init(key, 1024, context)
+        return collector.collect(params, actors, context, key, 128)[1]
 
-    rollout = jax.eval_shape(shapes, jax.random.key(0))  # nothing runs
+    rollout = jax.eval_shape(shapes, jax.random.key(0))  # traced only
     stored = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(rollout))
     assert rollout.reference_logits.shape == (128, 1024, 2, 21)
     assert stored <= 128 * 1024 * 2 * 658 * 4 / 8

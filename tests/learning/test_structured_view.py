@@ -1,5 +1,5 @@
-"""The PPO core with a structured network: it reads what a policy reads, learns, and shows the
-policy nothing of what its critic sees."""
+"""PPO with a structured network: reads a policy's features, learns, and separates the critic's
+input."""
 
 from __future__ import annotations
 
@@ -57,25 +57,23 @@ def clone() -> NetworkPolicy:
 
 @pytest.fixture(scope="module")
 def played(clone: NetworkPolicy) -> tuple[PPO, Any, Any, Rollout]:
-    """A rollout of the clone's own network beside the clone as the reference."""
+    """A rollout of the clone's own network with the clone as the reference."""
     ppo = PPO(CONFIG, NETWORK, objective=hdr_objective(0.5))
     learner, actors = jax.jit(ppo.init)(
         jax.random.key(0), TrainContext(reference=clone), clone.params
     )
 
     def play(learner: Any, actors: Any, clone: NetworkPolicy) -> Any:
-        given = TrainContext(reference=clone)
-        return ppo.collector.collect(learner.params, actors, given, jax.random.key(1), 24)
+        context = TrainContext(reference=clone)
+        return ppo.collector.collect(learner.params, actors, context, jax.random.key(1), 24)
 
     _, rollout, _ = jax.jit(play)(learner, actors, clone)
     return ppo, learner, actors, jax.tree.map(np.asarray, rollout)
 
 
-def test_the_reference_answers_as_it_does_to_observations(
-    played: Any, clone: NetworkPolicy
-) -> None:
-    """Logits stored in a rollout, against `Policy.step` of every seat on what it observes, game
-    after game (features are stored in float16)."""
+def test_reference_logits_match_policy_step(played: Any, clone: NetworkPolicy) -> None:
+    """Logits of a rollout against `Policy.step` of every seat on its observations, game after game
+    (features are stored in float16)."""
     rollout = played[3]
     envs = rollout.reset.shape[1]
 
@@ -90,24 +88,22 @@ def test_the_reference_answers_as_it_does_to_observations(
     for t in range(24):
         state = jax.tree.map(lambda x, t=t: x[t], rollout.state)
         carry, logits = step(carry, state, rollout.reset[t])
-        mover = np.asarray(logits)[np.arange(envs), np.asarray(state.player)]
+        player = np.asarray(logits)[np.arange(envs), np.asarray(state.player)]
         ours = np.asarray(rollout.reference_logits[t, :, 0])
-        np.testing.assert_allclose(ours, mover, atol=2e-2)
-    assert np.asarray(rollout.reset).sum() > envs  # some games ended and others began
+        np.testing.assert_allclose(ours, player, atol=2e-2)
+    assert np.asarray(rollout.reset).sum() > envs  # some games ended and others started
 
 
-def test_a_partner_that_is_less_sure_reads_what_the_clone_reads(
-    played: Any, clone: NetworkPolicy
-) -> None:
-    """It does not watch every seat for itself: features in, and the logits or chances by hand."""
+def test_softened_partner_reads_clone_features(played: Any, clone: NetworkPolicy) -> None:
+    """It reads the features without own observation views: logits and probabilities by hand."""
     ppo, rollout = played[0], played[3]
     inputs = jax.tree.map(lambda x: x[3, :, 0], rollout.inputs)
     state = jax.tree.map(lambda x: x[3], rollout.state)
     envs = rollout.reset.shape[1]
     legal = np.asarray(legal_actions(RULES, state))
     legal = legal[np.arange(envs), np.asarray(state.player)]
-    ask = jax.jit(lambda policy, *seen: policy.step_features(*seen))
-    _, plain = ask(clone, (), inputs, legal, rollout.reset[3])
+    query = jax.jit(lambda policy, *seen: policy.step_features(*seen))
+    _, plain = query(clone, (), inputs, legal, rollout.reset[3])
     plain, may = np.asarray(plain, np.float64), legal
     chances = np.where(may, np.exp(plain - plain.max(1, keepdims=True)), 0.0)
     chances /= chances.sum(1, keepdims=True)
@@ -117,18 +113,18 @@ def test_a_partner_that_is_less_sure_reads_what_the_clone_reads(
         (EpsilonNoise(clone, epsilon=0.3), noisy),
     ):
         assert init_carry(ppo.view, partner, envs) == init_carry(ppo.view, clone, envs) == ()
-        _, logits = ask(partner, (), inputs, legal, rollout.reset[3])
+        _, logits = query(partner, (), inputs, legal, rollout.reset[3])
         np.testing.assert_allclose(np.asarray(logits)[may], expected[may], rtol=1e-4, atol=1e-5)
         assert (np.asarray(logits)[~may] == -1e10).all()
 
 
-def test_stored_features_give_the_stored_logits_again(played: Any) -> None:
-    """What a minibatch computes from the stored features, before any step, is what was played."""
+def test_stored_features_reproduce_logits(played: Any) -> None:
+    """A minibatch's logits from stored features, before any step, equal those played."""
     ppo, learner, _, rollout = played
     see = jax.jit(jax.vmap(lambda state: legal_actions(RULES, state)))
     legal = np.asarray(see(rollout.state))
-    mover = np.asarray(rollout.state.player)[..., None, None]
-    legal = np.take_along_axis(legal, mover, axis=2)
+    player = np.asarray(rollout.state.player)[..., None, None]
+    legal = np.take_along_axis(legal, player, axis=2)
     unseen = np.zeros((24, 64, 1, RULES.hand_size * (4 + RULES.num_ranks)))
     reset = rollout.reset[..., None]
     _, logits, _ = jax.jit(ppo.apply)(learner.params, (), rollout.inputs, legal, reset, unseen)
@@ -138,17 +134,17 @@ def test_stored_features_give_the_stored_logits_again(played: Any) -> None:
     np.testing.assert_allclose(taken, rollout.log_prob, atol=1e-4)
 
 
-def test_the_policy_has_nothing_of_the_critic(played: Any, clone: NetworkPolicy) -> None:
+def test_policy_excludes_critic_parameters(played: Any, clone: NetworkPolicy) -> None:
     learner = played[1]
     actor = jax.tree.map(jnp.shape, learner.params["actor"])
     assert actor == jax.tree.map(jnp.shape, clone.params)
     own_truth = RULES.hand_size * (4 + RULES.num_ranks)
     wide, plain = (
         jax.eval_shape(
-            PPO(dataclasses.replace(CONFIG, privileged_critic=given), NETWORK).init_params,
+            PPO(dataclasses.replace(CONFIG, privileged_critic=context), NETWORK).init_params,
             jax.random.key(0),
         )
-        for given in (True, False)
+        for context in (True, False)
     )
     assert jax.tree.map(jnp.shape, wide["actor"]) == jax.tree.map(jnp.shape, plain["actor"])
     more = [p["critic"]["trunk_0"]["kernel"].shape[0] for p in (wide, plain)]
@@ -156,8 +152,8 @@ def test_the_policy_has_nothing_of_the_critic(played: Any, clone: NetworkPolicy)
 
 
 @pytest.mark.slow
-def test_it_learns_the_small_game() -> None:
-    """30 updates of 1,024 steps from nothing; a perfect score is 6."""
+def test_structured_network_learns_small_game() -> None:
+    """30 updates of 1,024 steps from scratch; a perfect score is 6."""
     network = dataclasses.replace(NETWORK, features="facts")
     ppo = PPO(CONFIG, network)
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
@@ -172,7 +168,7 @@ def test_it_learns_the_small_game() -> None:
     assert evaluate_selfplay(policy, 200, 0).summary.mean.mean > 3.0  # random play: 0.3
 
 
-def test_other_play_of_an_equivariant_network_draws_no_colours() -> None:
+def test_equivariant_other_play_samples_no_colours() -> None:
     config = OtherPlayConfig(game=RULES, network=NETWORK)
     episode = OTHER_PLAY.training(config, None).ppo.sample_episode(jax.random.key(0), jnp.zeros(()))
     assert episode.colors is None
@@ -182,9 +178,9 @@ def test_other_play_of_an_equivariant_network_draws_no_colours() -> None:
     assert episode.colors is not None
 
 
-def test_the_critics_error_may_go_unclipped() -> None:
-    """Half the squared error of a critic that moved from 1 to 3 where 5 is right: 2; clipped to
-    within 0.2 of its former estimate it would be (5 - 1.2)^2 / 2."""
+def test_value_clipping_can_be_disabled() -> None:
+    """Half the squared error of a critic that moved from 1 to 3 with target 5 is 2; clipped to
+    within 0.2 of its old estimate it would be (5 - 1.2)^2 / 2."""
     one, nothing = np.ones(1, np.float32), np.zeros(1, np.float32)
     batch = losses.PPOBatch(
         action=np.zeros(1, int), log_prob=nothing, value=one, advantage=nothing,

@@ -1,4 +1,4 @@
-"""The teaming reward: equal to the links of recorded games, and nothing where its weight is 0."""
+"""Teaming reward: equal to the links of recorded games; nothing at weight 0."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from hanabi_rl.learning.rewards import event_metrics, team_events, teaming_rewar
 
 
 def paid(games):
-    """float32[N, T]: the teaming reward of every move of recorded games."""
+    """float32[N, T]: teaming reward of all moves of recorded games."""
 
     @jax.jit
     def read(decks, actions):
@@ -40,7 +40,7 @@ def paid(games):
     [teacher_games(TINY, 40), random_games(Rules(num_players=3), 40)],
     ids=["taught", "random, 3 players"],
 )
-def test_what_is_paid_is_the_constructive_links(games):
+def test_teaming_reward_equals_constructive_links(games):
     links = GameAnalysis(games).links
     np.testing.assert_array_equal(
         paid(games).sum(axis=1), links.outcome("constructive").sum(axis=(1, 2))
@@ -48,8 +48,8 @@ def test_what_is_paid_is_the_constructive_links(games):
     assert paid(games).sum() > 0
 
 
-def test_both_hints_of_a_card_are_paid_and_a_repeated_one_is_not():
-    """R1 is told by colour, by colour again and by rank, then scores: two constructive links."""
+def test_repeated_hint_has_no_teaming_reward():
+    """R1 is hinted by colour, by colour again and by rank, then scores: two constructive links."""
     deck = deck_of("B2 B3 G4 W4 Y3 R1 Y2 Y1 G3 W2")
     moves = [10, 4, 10, 4, 15, 5]  # red, a discard of another card, red, one more, rank 1, R1
     assert paid(one_game(deck, moves))[0, :6].tolist() == [0, 0, 0, 0, 0, 2]
@@ -59,17 +59,17 @@ def test_both_hints_of_a_card_are_paid_and_a_repeated_one_is_not():
 @pytest.mark.parametrize(
     ("name", "total"), [("2p_hgroup_bot_val", 2_892), ("3p_human_val_41", 1_009)]
 )
-def test_what_recorded_games_are_paid(name, total):
+def test_teaming_reward_of_recorded_games(name, total):
     """The constructive links of shared/reference/interdependence.md, E2."""
     assert paid(load_games(shared_data(f"{name}.safetensors"), validate=False)).sum() == total
 
 
-def test_the_eight_turns_are_paid_twice():
+def test_teaming_reward_of_eight_turns():
     """R1 after a hint of its rank, R2 after one of its colour."""
     assert paid(eight_turns())[0, :9].tolist() == [0, 1, 0, 1, 0, 0, 0, 0, 0]
 
 
-def test_the_training_return_pays_it_by_its_weight_and_nothing_by_default(small):
+def test_training_reward_weights_teaming(small):
     ppo = make_ppo()
     rollout = small_rollout(ppo, small)
     steps = jnp.float32(0)
@@ -85,7 +85,7 @@ def test_the_training_return_pays_it_by_its_weight_and_nothing_by_default(small)
         measured = event_metrics(of_teaming.config, rollout, moves)["teaming"]
         return team_events(of_teaming.config, rollout, moves)["teaming"], rewards, measured
 
-    # what is counted is the sum over devices: here, one
+    # the count is the sum over devices: here, one
     of_one = jax.jit(jax.vmap(read, axis_name=parallel.AXIS))
     found = of_one(jax.tree.map(lambda x: x[None], rollout))
     teaming, (paid, more, less), measured = jax.tree.map(lambda x: np.asarray(x)[0], found)

@@ -1,5 +1,5 @@
-"""Replayed trajectories against the plain-Python table, and colour permutations that depend on
-nothing but the game."""
+"""Replayed trajectories against `PythonGame`, and colour permutations that depend only on the
+game."""
 
 from functools import partial
 
@@ -51,8 +51,8 @@ def test_moves_masks_and_decisions(games, trajectory):
     ].all()
 
 
-def test_states_are_those_before_each_move(games, trajectory):
-    """Tokens, cards played and cards left of every position, by the table."""
+def test_states_precede_moves(games, trajectory):
+    """Tokens, cards played and cards left of every position, by `PythonGame`."""
     for game in range(GAMES):
         table = PythonGame(RULES, games.decks[game])
         for turn, action in enumerate(games.moves(game)):
@@ -73,7 +73,7 @@ def test_states_are_those_before_each_move(games, trajectory):
     assert trajectory.state.deck.size == 0
 
 
-def test_a_game_that_has_stopped_stands_still(games, trajectory):
+def test_stopped_game_does_not_change(games, trajectory):
     game = int(np.flatnonzero(games.unfinished)[0])
     end = games.num_actions[game]
     last = jax.tree.map(lambda leaf: leaf[end, game], trajectory.state)
@@ -83,7 +83,7 @@ def test_a_game_that_has_stopped_stands_still(games, trajectory):
     assert last.life_tokens == 3 and last.turn == end
 
 
-def test_permutations_belong_to_the_game():
+def test_permutations_depend_on_game_only():
     key = jax.random.key(7)
     permutations = partial(color_permutations, key, num_colors=5)
     whole = permutations(epoch=2, game_index=np.arange(40))
@@ -106,7 +106,7 @@ def test_permutations_are_uniform():
     assert ((counts - 100) ** 2 / 100).sum() < 49.7
 
 
-def test_a_renamed_game_is_legal_and_scores_the_same(games):
+def test_permuted_game_has_same_score(games):
     permutation = color_permutations(
         jax.random.key(1), 0, np.arange(GAMES), num_colors=RULES.num_colors
     )
@@ -119,7 +119,7 @@ def test_a_renamed_game_is_legal_and_scores_the_same(games):
     )
 
 
-def test_one_compilation_serves_every_batch(games):
+def test_batches_share_one_compilation(games):
     before = replay._cache_size()
     for shift in range(3):
         replay(RULES, np.roll(games.decks, shift, axis=0), np.roll(games.actions, shift, axis=0))

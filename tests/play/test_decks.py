@@ -1,4 +1,4 @@
-"""Decks of every purpose: whole, repeatable, apart, and the same ones as ever."""
+"""Decks of all purposes: complete, repeatable, disjoint, unchanged."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import evaluation_decks, seed_decks
 
 
-def test_evaluation_decks_are_whole_decks_apart_for_each_purpose():
+def test_evaluation_decks_differ_by_purpose():
     for rules in (Rules(), TINY):
         report = evaluation_decks(rules, 40, 0, "report")
         copies = np.bincount(report[0], minlength=rules.num_cards).reshape(
@@ -32,7 +32,7 @@ def test_evaluation_decks_are_whole_decks_apart_for_each_purpose():
     ("purpose", "stream"),
     [("selection", 1), ("report", 2), ("kl", 3), ("demos", 4), ("situations", 6), ("held-out", 7)],
 )
-def test_decks_are_those_of_every_earlier_result(purpose, stream):
+def test_evaluation_decks_are_unchanged(purpose, stream):
     one_color = np.array([0, 0, 0, 1, 1, 2, 2, 3, 3, 4])
     ordered = np.concatenate([color * 5 + one_color for color in range(5)])
     rng = np.random.default_rng([stream, 7])
@@ -40,7 +40,7 @@ def test_decks_are_those_of_every_earlier_result(purpose, stream):
     np.testing.assert_array_equal(evaluation_decks(Rules(), 3, 7, purpose), expected)
 
 
-def test_named_decks_are_the_sites():
+def test_seed_decks_match_hanab_live():
     decks = seed_decks(Rules(num_players=3), ("p3v0s950", "p3v0s1..2"))
     expected = [deck_from_seed(f"p3v0s{number}") for number in (950, 1, 2)]
     np.testing.assert_array_equal(decks, expected)
@@ -56,12 +56,12 @@ def test_named_decks_are_the_sites():
         (Rules(), ("p2v0s9..1",), "expected a range from low to high"),
     ],
 )
-def test_named_decks_are_of_the_agents_game_and_differ(rules, names, problem):
+def test_seed_decks_match_rules_and_differ(rules, names, problem):
     with pytest.raises(ValueError, match=f"^--seed-names: .*{problem}"):
         seed_decks(rules, names)
 
 
-def test_errors_say_what_was_expected():
+def test_invalid_deck_requests_are_rejected():
     with pytest.raises(ValueError, match="purpose"):
         evaluation_decks(TINY, 2, 0, "training")
     with pytest.raises(ValueError, match="at least one game, got num_games=0"):

@@ -1,8 +1,7 @@
-"""Whole games: against games worked out by hand, a plain-Python table, and a loop that calls each
-seat by itself.
+"""Games between policies: against hand computation, a plain-Python game, and a loop per seat.
 
-Compiling is what takes time here, so that the tests share a few shapes: GAMES games at once, a few
-groupings of seats.
+Compilation dominates here, so the tests share a few shapes: GAMES parallel games, a few groupings
+of seats.
 """
 
 import functools
@@ -35,7 +34,7 @@ def assert_same(first, second):
 
 
 def deck_played_in_order(cards):
-    """A 2-player deck whose cards come up in the order `cards` when both seats always play their
+    """A 2-player deck whose cards come up in the order `cards` if both seats always play their
     oldest card."""
     first_hands = [
         0,
@@ -54,7 +53,7 @@ def deck_played_in_order(cards):
     return deck
 
 
-def test_games_of_oldest_cards_score_what_they_do_by_hand():
+def test_oldest_card_scores_match_hand_computation():
     rules = Rules()
     ascending = list(range(25))  # R1..R5, Y1.., each exactly when it is playable
     spare = [
@@ -97,7 +96,7 @@ def test_games_of_oldest_cards_score_what_they_do_by_hand():
     np.testing.assert_array_equal(records.actions[1], [5] * 6 + [20] * 83)
 
 
-def test_policies_are_stepped_on_idle_turns_too():
+def test_policies_step_on_idle_turns():
     rules = Rules()
     policy = clock_policy(rules, 3)
     records = play_games((policy, policy), rules, evaluation_decks(rules, GAMES, 0))
@@ -107,7 +106,7 @@ def test_policies_are_stepped_on_idle_turns_too():
 
 
 @pytest.mark.parametrize("sample", [False, True])
-def test_records_are_games_that_a_table_replays(sample):
+def test_records_replay_in_python_game(sample):
     rules = LENIENT_3P
     lineup = tuple(recurrent_policy(rules, seed) for seed in (1, 2, 1))
     records = play_games(lineup, rules, evaluation_decks(rules, GAMES, 1), 3, sample=sample)
@@ -115,7 +114,7 @@ def test_records_are_games_that_a_table_replays(sample):
         table = PythonGame(rules, records.decks[i])
         for action in records.actions[i, :length]:
             assert not table.over
-            table.apply(action)  # raises where the move is illegal
+            table.apply(action)  # raises if the move is illegal
         assert table.over
         assert (records.actions[i, length:] == rules.noop).all()
         assert (table.score, table.points, table.life_tokens) == (
@@ -126,8 +125,7 @@ def test_records_are_games_that_a_table_replays(sample):
 
 
 def play_seat_by_seat(policies, rules, decks):
-    """The plain loop that `play_games` must equal: one call for each seat and turn, no grouping of
-    seats."""
+    """The plain loop that `play_games` must equal: one call per seat and turn."""
     state = compiled.deal(rules, decks)
     carries = [policy.init_carry(len(decks)) for policy in policies]
     actions = []
@@ -140,15 +138,15 @@ def play_seat_by_seat(policies, rules, decks):
         for seat, policy in enumerate(policies):
             carries[seat], action = act(policy, carries[seat], obs[:, seat], legal[:, seat], reset)
             chosen.append(np.asarray(action))
-        mover = np.asarray(state.player)
-        action = np.stack(chosen, axis=1)[np.arange(len(decks)), mover]
+        player = np.asarray(state.player)
+        action = np.stack(chosen, axis=1)[np.arange(len(decks)), player]
         over = np.asarray(compiled.finished(rules, state))
         actions.append(np.where(over, rules.noop, action))
         state, _, _ = compiled.step(rules, state, actions[-1])
     return np.stack(actions, axis=1), np.asarray(compiled.score(rules, state))
 
 
-def test_grouped_seats_equal_one_call_a_seat():
+def test_grouped_seats_equal_separate_calls():
     rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 2)
     one, two = recurrent_policy(rules, 1), recurrent_policy(rules, 2)
     for lineup in [(one, one, one), (one, two, one)]:
@@ -168,7 +166,7 @@ def test_seating_moves_policies_between_seats():
     assert_same(moved, play_games((two, three, one), rules, decks))
 
 
-def test_every_game_may_have_a_seating_of_its_own():
+def test_games_can_have_different_seatings():
     rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 3)
     lineup = tuple(recurrent_policy(rules, seed) for seed in (1, 2, 3))
     seatings = np.array([(2, 0, 1), (0, 1, 2)])
@@ -178,7 +176,7 @@ def test_every_game_may_have_a_seating_of_its_own():
         np.testing.assert_array_equal(mixed.actions[which::2], alone.actions[which::2])
 
 
-def test_sampling_is_a_function_of_the_seed_and_greedy_play_of_the_decks():
+def test_sampling_is_seeded_and_greedy_is_deterministic():
     rules, decks = LENIENT, evaluation_decks(LENIENT, GAMES, 4)
     lineup = (recurrent_policy(rules, 1),) * 2
     first, again, other = (play_games(lineup, rules, decks, s, sample=True) for s in (5, 5, 6))
@@ -190,18 +188,18 @@ def test_sampling_is_a_function_of_the_seed_and_greedy_play_of_the_decks():
 
 
 @pytest.mark.parametrize("sample", [False, True])
-def test_records_do_not_depend_on_the_chunk_size(sample):
+def test_records_ignore_chunk_size(sample):
     rules, decks = LENIENT, evaluation_decks(LENIENT, GAMES, 5)
     policy = recurrent_policy(rules, 1)
     whole = play_games((policy, policy), rules, decks, 7, sample=sample)
-    for size in (5, 100):  # a part-filled last chunk, and fewer games than a chunk
+    for size in (5, 100):  # a partly filled last chunk, and fewer games than a chunk
         again = play_games((policy, policy), rules, decks, 7, sample=sample, chunk_size=size)
         assert_same(again, whole)
 
 
 @flax.struct.dataclass
 class Gambler:
-    """Plays slot `k`, drawn with the key that it is given: greedy play by chance."""
+    """Plays a slot sampled with the key that it receives: random greedy play."""
 
     rules: Rules = flax.struct.field(pytree_node=False)
 
@@ -213,8 +211,8 @@ class Gambler:
         return carry, jnp.where(legal, 5.0 * jax.nn.one_hot(action, self.rules.num_moves), -1e10)
 
 
-def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone():
-    """Each move of every game is the one that its own key says."""
+def test_policy_keys_depend_on_seed_game_turn_seat():
+    """Each move of every game is determined by its own key."""
     rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 5)
     one, two = Gambler(rules), Gambler(rules)
     numbers, turns = np.arange(GAMES)[::-1] + 100, np.arange(rules.max_turns)
@@ -257,8 +255,8 @@ def test_what_a_policy_draws_depends_on_seed_game_turn_and_seat_alone():
         ("jax_high_dynamic_range_gumbel", True),
     ],
 )
-def test_chance_is_the_same_under_any_setting_of_jax(setting, value):
-    """Sampled games, and what policies draw for themselves in greedy ones."""
+def test_random_numbers_ignore_jax_settings(setting, value):
+    """Sampled games, and the policies' own samples in greedy games."""
     rules, decks = LENIENT, evaluation_decks(LENIENT, GAMES, 5)
     policy, gambler = recurrent_policy(rules, 1), Gambler(rules)
 
@@ -267,7 +265,7 @@ def test_chance_is_the_same_under_any_setting_of_jax(setting, value):
         return sampled, play_games((gambler, gambler), rules, decks, 7)
 
     expected, before = play(), getattr(jax.config, setting)
-    stale = setting == "jax_high_dynamic_range_gumbel"  # no part of JAX's key of a function
+    stale = setting == "jax_high_dynamic_range_gumbel"  # not in JAX's key of a function
     jax.config.update(setting, value)
     try:
         if stale:
@@ -283,7 +281,7 @@ def test_chance_is_the_same_under_any_setting_of_jax(setting, value):
 
 @flax.struct.dataclass
 class Lost:
-    """From turn `first` on it answers with NaN, of every legal move or of the first alone."""
+    """From turn `first` on, returns NaN for all legal moves or only for the first."""
 
     rules: Rules = flax.struct.field(pytree_node=False)
     first: int
@@ -300,8 +298,8 @@ class Lost:
 
 @pytest.mark.parametrize("sample", [False, True])
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_policy_that_answers_with_nan_is_no_player(whole, sample):
-    """`argmax` and `categorical` would take it for the move to make, and there would be a score."""
+def test_nan_logits_raise(whole, sample):
+    """`argmax` and `categorical` would choose the NaN, and there would be a score."""
     rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 5)
     sound = Lost(rules, first=1000, all=whole)
     play = functools.partial(play_games, rules=rules, decks=decks, sample=sample)
@@ -319,8 +317,8 @@ def test_a_policy_that_answers_with_nan_is_no_player(whole, sample):
             play(tuple(team), seating=seating)
 
 
-def test_sampled_actions_follow_the_policy():
-    """First moves of many games on one deck come out at the policy's own probabilities."""
+def test_sampled_actions_follow_policy_probabilities():
+    """First moves of many games on one deck have the policy's probabilities."""
     rules, policy = LENIENT, recurrent_policy(LENIENT, 1, scale=0.5)
     decks = np.repeat(evaluation_decks(rules, 1, 6), 1600, axis=0)
     records = play_games((policy, policy), rules, decks, 0, sample=True, chunk_size=GAMES)
@@ -346,8 +344,8 @@ def test_new_parameters_and_seatings_do_not_recompile():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"policies": 1}, "expected 2 policies, one a seat, got 1"),
-        ({"seating": (0, 0)}, "permutes the 2 seats"),
+        ({"policies": 1}, "expected 2 policies, one per seat, got 1"),
+        ({"seating": (0, 0)}, "permutation of 2 seats"),
         (
             {"seating": np.zeros((3, 2))},
             r"expected a seating \[2\] or \[2, 2\], got shape \(3, 2\)",
@@ -364,26 +362,26 @@ def test_new_parameters_and_seatings_do_not_recompile():
         ({"rules": Rules()}, "expected policies for 5 colours.*, got policy 0 for"),
         ({"seed": -1}, "a seed from 0 to 4,294,967,295, got -1"),
         ({"seed": 2**32}, "a seed from 0 to 4,294,967,295, got 4294967296"),
-        ({"chunk_size": 0}, "at least 1 game at once, got a chunk_size of 0"),
+        ({"chunk_size": 0}, "chunk_size: expected at least 1, got 0"),
         ({"game_index": np.arange(3)}, r"expected a game_index \[2\], got shape \(3,\)"),
     ],
 )
-def test_errors_say_what_was_expected(arguments, message):
+def test_invalid_arguments_are_rejected(arguments, message):
     policies = (recurrent_policy(LENIENT, 1),) * arguments.get("policies", 2)
-    given = {"rules": LENIENT, "decks": DECKS} | arguments | {"policies": policies}
+    options = {"rules": LENIENT, "decks": DECKS} | arguments | {"policies": policies}
     with pytest.raises(ValueError, match=message):
-        play_games(**given)
+        play_games(**options)
 
 
-def test_what_is_no_lineup_is_refused():
+def test_invalid_lineups_are_rejected():
     for policies, got in ((recurrent_policy(LENIENT, 1), "RecurrentPolicy"), (("a", "b"), "'a'")):
         with pytest.raises(ValueError, match=f"expected .*policies.*, got {got}"):
             play_games(policies, LENIENT, DECKS)
 
 
 @pytest.mark.parametrize("at_once", [2, pytest.param(GAMES, marks=pytest.mark.slow)])
-def test_in_a_series_policies_keep_what_they_know_of_each_other(at_once):
-    """One counts the games with its partner, wherever it sits; the other begins every game anew."""
+def test_policies_keep_memory_in_series(at_once):
+    """One policy counts the games with its partner, in any seat; the other resets every game."""
     rules, length = LENIENT, 4
     counts, clock = CountingPolicy(rules), clock_policy(rules, 1)
     seating = [(k % 2, 1 - k % 2) for k in range(GAMES)]
@@ -403,7 +401,7 @@ def test_in_a_series_policies_keep_what_they_know_of_each_other(at_once):
     assert (alone.actions[:, 0] == rules.hand_size).all()
 
 
-def test_decks_that_are_no_whole_series_are_refused():
+def test_incomplete_series_is_rejected():
     rules = LENIENT
     policy = clock_policy(rules, 1)
     with pytest.raises(ValueError, match="expected whole series of 3 games, got 16 decks"):
@@ -411,18 +409,18 @@ def test_decks_that_are_no_whole_series_are_refused():
 
 
 @pytest.mark.parametrize("turns", [1, 3])
-def test_games_are_the_same_however_often_progress_is_shown(turns, monkeypatch):
+def test_games_ignore_progress_interval(turns, monkeypatch):
     """The loop over turns is left and entered again; slots keep their games."""
     policies, decks = (recurrent_policy(LENIENT, 1),) * 2, evaluation_decks(LENIENT, 40, 3)
     whole = play_games(policies, LENIENT, decks, seed=5, sample=True, chunk_size=8)
     positions = []
 
     class Shown(Progress):
-        def update(self, position, **shown):
+        def update(self, position, **values):
             positions.append(position)
 
     monkeypatch.setattr(episodes, "Progress", Shown)
     monkeypatch.setattr(episodes, "_FIRST_TURNS", turns)
-    monkeypatch.setattr(episodes, "_LONG_S", 0.0)  # each call as long as the first one
+    monkeypatch.setattr(episodes, "_LONG_S", 0.0)  # all calls as long as the first
     assert_same(play_games(policies, LENIENT, decks, seed=5, sample=True, chunk_size=8), whole)
     assert positions == sorted(positions) and positions[-1] == 40 and len(set(positions)) > 5

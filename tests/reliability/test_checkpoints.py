@@ -143,7 +143,7 @@ def test_half_deleted_step_is_skipped(
             with pytest.raises(Killed):
                 checkpoints.save(2, make_state(2))
             monkeypatch.undo()
-        with pytest.warns(RuntimeWarning, match="checkpoint 2 was never finished"):
+        with pytest.warns(RuntimeWarning, match="checkpoint 2 is incomplete"):
             checkpoints = Checkpointer(copy)
         with checkpoints:
             steps = checkpoints.steps()
@@ -304,7 +304,7 @@ def test_different_game_or_network_error_names_leaf(tally: Callable, tmp_path: P
         ),
         "a deeper network": (
             shapes(dataclasses.replace(network, lstm=(4, 4))),
-            "lstm_1/.* is not stored there",
+            "lstm_1/.* is missing",
         ),
         "another kind": (
             shapes(dataclasses.replace(network, lstm=())),

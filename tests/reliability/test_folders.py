@@ -53,7 +53,7 @@ def test_second_run_in_folder_is_refused(
     second = Run("bc", run.folder)
     row.add(
         "two at once",
-        refused(second, f"another run is at work there \\(process {first.pid} on .*wait for it"),
+        refused(second, f"in use by another run \\(process {first.pid} on .*wait for it"),
     )
     first.kill()
     first.join()
@@ -96,9 +96,9 @@ def test_other_algorithm_or_config_is_refused(
     row = tally("run folders")
     other = Run("br_bc", finished.folder)
     row.add(
-        "another algorithm", refused(other, "br_bc.py: .*expected a run of br_bc, got one of bc ")
+        "another algorithm", refused(other, "br_bc.py: .*expected a run of br_bc, got a run of bc ")
     )
-    changed = "continues a run as it was configured, but lr: the run has 0.005, got 0.1"
+    changed = "--resume: expected the run's config, but lr: the run has 0.005, got 0.1"
     row.add("a changed config", refused(finished, changed, "--lr", "0.1"))
     again = Run("bc", finished.folder, *finished.flags)
     (finished.folder / "config.json").rename(finished.folder / "elsewhere")
@@ -114,7 +114,7 @@ def test_python_config_is_validated(finished: Run) -> None:
     for algo, config, message in (
         ("bc", dataclasses.replace(same, epochs=9), "epochs: the run has 3, got 9"),
         ("bc", dataclasses.replace(same, seed=1), "seed: the run has 0, got 1"),
-        ("other_play", same, "expected a run of other_play, got one of bc"),
+        ("other_play", same, "expected a run of other_play, got a run of bc"),
     ):
         with pytest.raises(ValueError, match=message), open_run_dir(algo, config, 2):
             pass
@@ -183,8 +183,6 @@ def test_lock_is_released_and_names_holder(tmp_path: Path) -> None:
     for _ in range(2):
         with (
             lock_run_dir(folder),
-            pytest.raises(
-                ValueError, match=f"another run is at work there .process {os.getpid()} on"
-            ),
+            pytest.raises(ValueError, match=f"in use by another run .process {os.getpid()} on"),
         ):
             lock_run_dir(folder).__enter__()

@@ -1,5 +1,4 @@
-"""One run on two hosts, each a process of this machine with two devices, against one process with
-four devices."""
+"""One run on two hosts (processes with two devices each) against one process with four devices."""
 
 from __future__ import annotations
 
@@ -34,14 +33,13 @@ bc.epochs = 2
 bc.batch_size = 8
 bc.selfplay_games = 64
 bc.network = { embedding = [16], lstm = [16], decoder = [16], critic = [16] }
-"""  # six updates, measured and saved after the third and the last
+"""  # six updates, evaluated and saved after the third and the last
 TIMED = ("wall_s", "steps_per_s")
 
 
 @pytest.fixture(scope="module")
 def flags(training: Any, tmp_path_factory: Any) -> list[str]:
-    """What every run here is started with: a clone from five minibatches an epoch, then HDR-IPPO
-    from it."""
+    """Flags of all runs: a clone from five minibatches per epoch, then HDR-IPPO from it."""
     preset = tmp_path_factory.mktemp("preset") / "hosts.toml"
     preset.write_text(PRESET)
     return ["--preset", str(preset), "--bc.data", *training.data, "--bc.val", *training.val]
@@ -50,7 +48,7 @@ def flags(training: Any, tmp_path_factory: Any) -> list[str]:
 def start(
     args: list[str], devices: int, coordinates: dict[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """`python train/hdr_ippo.py ARGS` on so many devices."""
+    """`python train/hdr_ippo.py ARGS` on `devices` devices."""
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": xla_flags(devices),
@@ -76,15 +74,15 @@ def start_two(args: list[str]) -> list[subprocess.Popen[str]]:
 
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> str:
-    """Waits for its end; returns what it printed."""
+    """Wait for the end; return the output."""
     printed, _ = process.communicate(timeout=400)
     assert process.returncode == code, printed
     return printed
 
 
 def assert_equal_runs(run: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
-    """The same losses up to the order of sums; and the same scores but for a few of the 64 greedy
-    games that are played to measure them, in which a rounding can turn a move."""
+    """Equal losses up to the order of sums; equal scores except for a few of the 64 greedy
+    evaluation games, in which rounding can change a move."""
     for ours, theirs in zip(run, other, strict=True):
         assert ours.keys() == theirs.keys()
         for name in ours.keys() - set(TIMED):
@@ -97,7 +95,7 @@ def assert_equal_runs(run: list[dict[str, Any]], other: list[dict[str, Any]]) ->
 
 
 @pytest.mark.slow
-def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], tmp_path: Path) -> None:
+def test_two_hosts_match_one_host(flags: list[str], tmp_path: Path) -> None:
     one, two, resumed = tmp_path / "one", tmp_path / "two", tmp_path / "resumed"
     finish(start([*flags, "--run-dir", str(one)], devices=4))
     printed = [finish(host) for host in start_two([*flags, "--run-dir", str(two)])]
@@ -107,15 +105,14 @@ def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], tmp_p
     assert_equal_runs(read_lines(two / "bc"), read_lines(one / "bc"))
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
 
-    # What only the first host notices ends both.
+    # a failure on the first host only ends both
     for host in start_two([*flags, "--run-dir", str(two)]):
         assert (
             "already holds a run" in (printed_again := finish(host, 2))
             and "Traceback" not in printed_again
         )
 
-    # A signal to either host stops and saves both; what they saved continues on any number of
-    # hosts.
+    # a signal to either host stops and saves both; the run continues on any number of hosts
     hosts = start_two([*flags, "--run-dir", str(resumed), "--total-steps", "11520"])
     assert hosts[0].stdout is not None
     while "updates of" not in (line := hosts[0].stdout.readline()):
@@ -132,7 +129,7 @@ def test_two_hosts_train_like_one_with_all_their_devices(flags: list[str], tmp_p
     assert read_lines(resumed)[-1]["step"] == stopped + 1
 
 
-def test_hosts_that_cannot_be_found() -> None:
+def test_unreachable_hosts_are_reported() -> None:
     printed = finish(start(["--multi-host"], devices=1), code=2)
     assert "hdr_ippo.py: --multi-host: expected a cluster that JAX knows" in printed
     assert "Traceback" not in printed

@@ -1,4 +1,4 @@
-"""Configs of runs that were saved under former names of their fields."""
+"""Configs of runs that were saved with old field names."""
 
 import dataclasses
 import json
@@ -40,8 +40,8 @@ def with_old_names(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_former_names_are_no_fields_of_today() -> None:
-    """An old name that is a field again would be renamed in configs that mean the new field."""
+def test_old_names_are_not_current_fields() -> None:
+    """A reused old name would be renamed in configs that mean the new field."""
     for algorithm in ALGORITHMS.values():
         assert not field_names(algorithm.config) & RENAMED.keys()
 
@@ -50,9 +50,7 @@ def test_former_names_are_no_fields_of_today() -> None:
     ("algorithm", "preset"),
     [("hdr_ippo", "quick"), ("best_response", "adhoc"), ("obl", "next-level")],
 )
-def test_a_config_under_former_names_is_the_same_config(
-    algorithm: str, preset: str, tmp_path: Path
-) -> None:
+def test_config_with_old_names_loads(algorithm: str, preset: str, tmp_path: Path) -> None:
     config = preset_config(algorithm, preset)
     write_config(tmp_path, to_dict(config), algorithm=algorithm, seed=0)
     record = json.loads((tmp_path / "config.json").read_text())
@@ -76,20 +74,18 @@ def test_a_config_under_former_names_is_the_same_config(
         ),
     ],
 )
-def test_a_former_flag_is_refused_by_its_new_name(
-    algorithm: str, flags: list[str], message: str
-) -> None:
+def test_old_flag_error_names_new_flag(algorithm: str, flags: list[str], message: str) -> None:
     config = ALGORITHMS[algorithm].config
     with pytest.raises(ValueError, match=f"^{message}$"):
         parse_args(config, algorithm, configs_folder(), "quick", flags)
 
 
-def test_a_former_preset_is_refused_by_its_new_name() -> None:
+def test_old_preset_error_names_new_preset() -> None:
     with pytest.raises(FileNotFoundError, match="^--preset strangers was renamed to adhoc$"):
         preset_config("best_response", "strangers")
 
 
-def test_a_preset_with_a_former_field_names_the_new_one() -> None:
+def test_old_preset_field_error_names_new_field() -> None:
     config = ALGORITHMS["best_response"].config
     with pytest.raises(ValueError, match="unknown field 'rematch'; expected its new name rematch_"):
         from_dict(config, {"rematch": 0.5}, where="my.toml")

@@ -1,4 +1,4 @@
-"""A run's folder, and how it stops."""
+"""Run folders, and graceful stop."""
 
 import re
 import signal
@@ -16,7 +16,7 @@ from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import read_json
 
 
-def test_create_run_names_the_folder_after_the_run(tmp_path: Path) -> None:
+def test_create_run_names_folder(tmp_path: Path) -> None:
     first = runs.create_run("bc", num_players=3, preset="quick", seed=7, root=tmp_path)
     second = runs.create_run("bc", num_players=3, preset="quick", seed=7, root=tmp_path)
     assert re.fullmatch(r"bc-3p-quick-s7-\d{8}T\d{6}Z", first.name)
@@ -25,7 +25,7 @@ def test_create_run_names_the_folder_after_the_run(tmp_path: Path) -> None:
     assert from_file.name.startswith("bc-3p-own-s7-")
 
 
-def test_create_run_refuses_a_folder_that_holds_a_run(tmp_path: Path) -> None:
+def test_create_run_rejects_used_folder(tmp_path: Path) -> None:
     folder = runs.create_run("bc", num_players=2, preset=None, seed=0, run_dir=tmp_path / "mine")
     assert folder == tmp_path / "mine" and folder.is_dir()
     runs.write_config(folder, {"lr": 0.1}, algorithm="bc", seed=0)
@@ -33,7 +33,7 @@ def test_create_run_refuses_a_folder_that_holds_a_run(tmp_path: Path) -> None:
         runs.create_run("bc", num_players=2, preset=None, seed=0, run_dir=folder)
 
 
-def test_config_round_trips_with_what_it_ran_on(tmp_path: Path) -> None:
+def test_config_file_records_versions(tmp_path: Path) -> None:
     config = {"lr": 1e-3, "bc": {"epochs": 3, "hidden": [512, 256]}, "preset": None}
     runs.write_config(tmp_path, config, algorithm="bc", seed=5)
     assert runs.read_config(tmp_path) == config
@@ -42,15 +42,15 @@ def test_config_round_trips_with_what_it_ran_on(tmp_path: Path) -> None:
     assert {"python", "jax", "hanabi-rl"} <= record["versions"].keys()
 
 
-def test_read_config_names_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected a run's folder with a config\.json"):
+def test_read_config_error_names_problem(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected a run folder with a config\.json"):
         runs.read_config(tmp_path)
     (tmp_path / "config.json").write_text('{"format_version": 99}')
     with pytest.raises(ValueError, match="expected format_version 1, got 99"):
         runs.read_config(tmp_path)
 
 
-def test_check_resumable_names_each_field_that_changed() -> None:
+def test_check_resumable_names_changed_fields() -> None:
     saved = {"lr": 1e-3, "total_steps": 10, "bc": {"epochs": 3}}
     runs.check_resumable(saved, {**saved, "total_steps": 20}, may_differ={"total_steps"})
     with pytest.raises(
@@ -61,8 +61,8 @@ def test_check_resumable_names_each_field_that_changed() -> None:
         )
 
 
-def test_a_run_goes_on_with_what_it_was_given(tmp_path: Path) -> None:
-    """What an older run did not note yet is noted; what it began with is never overwritten."""
+def test_resume_requires_original_inputs(tmp_path: Path) -> None:
+    """Hashes missing in an older run are added; existing ones are never overwritten."""
     runs.write_input_hashes(tmp_path, {})
     assert not (tmp_path / runs.INPUT_HASHES).exists()
     runs.write_input_hashes(tmp_path, {"--partners a": "1"})
@@ -75,7 +75,7 @@ def test_a_run_goes_on_with_what_it_was_given(tmp_path: Path) -> None:
     assert read_json(tmp_path / runs.INPUT_HASHES) == {"--partners a": "1", "--start-states b": "2"}
 
 
-def test_input_hashes_of_older_runs_are_read(tmp_path: Path) -> None:
+def test_older_input_hashes_are_read(tmp_path: Path) -> None:
     (tmp_path / "given.json").write_text('{"--partners a": "1"}')
     with pytest.raises(ValueError, match=r"--partners a: expected .* 1\), got .* \(2\)"):
         runs.check_input_hashes(tmp_path, {"--partners a": "2"})
@@ -83,7 +83,7 @@ def test_input_hashes_of_older_runs_are_read(tmp_path: Path) -> None:
     assert read_json(tmp_path / runs.INPUT_HASHES) == {"--partners a": "1", "--val b": "3"}
 
 
-def test_summary_carries_the_format_version(tmp_path: Path) -> None:
+def test_summary_has_format_version(tmp_path: Path) -> None:
     runs.write_summary(tmp_path, {"selfplay_mean": 20.5, "kl_to_bc": float("nan")})
     assert read_json(tmp_path / "summary.json") == {
         "selfplay_mean": 20.5,
@@ -119,9 +119,7 @@ def start_loop(*args: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_lets_the_loop_save_and_sets_the_exit_code(
-    number: signal.Signals, code: int
-) -> None:
+def test_signal_allows_save_and_sets_exit_code(number: signal.Signals, code: int) -> None:
     process = start_loop()
     process.send_signal(number)
     out, err = process.communicate(timeout=300)
@@ -129,7 +127,7 @@ def test_a_signal_lets_the_loop_save_and_sets_the_exit_code(
     assert "Stopping after this update" in err
 
 
-def test_a_second_ctrl_c_stops_at_once() -> None:
+def test_second_ctrl_c_stops_at_once() -> None:
     process = start_loop("hang")
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None and process.stdout.readline() == "saving\n"
@@ -138,7 +136,7 @@ def test_a_second_ctrl_c_stops_at_once() -> None:
     assert process.returncode == -signal.SIGINT and out == "" and "KeyboardInterrupt" in err
 
 
-def test_graceful_stop_gives_the_signals_back() -> None:
+def test_graceful_stop_restores_handlers() -> None:
     before = signal.getsignal(signal.SIGINT)
     with runs.GracefulStop() as stop:
         assert signal.getsignal(signal.SIGINT) != before
@@ -146,7 +144,7 @@ def test_graceful_stop_gives_the_signals_back() -> None:
     assert not stop.requested and stop.exit_code == 0
 
 
-def test_the_commit_is_that_of_the_checkout() -> None:
+def test_commit_is_of_checkout() -> None:
     checkout = Path(runs.__file__).parents[2]
     if not (checkout / ".git").exists():
         pytest.skip("not a checkout")
@@ -155,12 +153,12 @@ def test_the_commit_is_that_of_the_checkout() -> None:
     assert str(runs.source_commit()).removesuffix("-dirty") == head
 
 
-def test_the_presets_are_those_of_the_checkout() -> None:
+def test_presets_are_of_checkout() -> None:
     assert configs_folder() == Path(runs.__file__).parents[2] / "configs"
     assert (configs_folder() / "hdr_ippo" / "quick.toml").is_file()
 
 
-def test_a_config_with_an_unknown_field_is_refused(tmp_path: Path) -> None:
+def test_unknown_config_field_is_rejected(tmp_path: Path) -> None:
     config = to_dict(IPPOConfig(lr=0.25)) | {"no_such_field": 0}
     runs.write_config(tmp_path, config, algorithm="ippo", seed=0)
     with pytest.raises(ValueError, match="unknown field 'no_such_field'"):
@@ -180,7 +178,7 @@ def test_a_config_with_an_unknown_field_is_refused(tmp_path: Path) -> None:
         ("2parts", 3, "2parts"),
     ],
 )
-def test_a_folder_names_no_other_number_of_players(
+def test_run_folder_names_one_player_count(
     tmp_path: Path, preset: str, players: int, label: str
 ) -> None:
     folder = runs.create_run("bc", num_players=players, preset=preset, seed=1, root=tmp_path)

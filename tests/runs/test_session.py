@@ -1,4 +1,4 @@
-"""Seeds one after another, and the scripts' way of ending."""
+"""Consecutive seeds, and the exit of scripts."""
 
 import copy
 import dataclasses
@@ -23,7 +23,7 @@ from hanabi_rl.storage.extras import install_command
 
 
 def fails(config: BCConfig, error: BaseException, *places: str, line: str = "") -> None:
-    """A start that has written its config, and files at `places` with a `line` in them."""
+    """Start that writes its config, and files at `places` with a `line` in them, and fails."""
     with open_run_dir("bc", config, 2) as folder:
         assert (folder / "config.json").exists()
         for place in places:
@@ -32,8 +32,8 @@ def fails(config: BCConfig, error: BaseException, *places: str, line: str = "") 
         raise error
 
 
-def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    """So that the corrected command is a new run, and not one that is there already."""
+def test_failed_start_leaves_no_files(tmp_path: Path) -> None:
+    """The corrected command must be a new run."""
     run_dir = tmp_path / "new" / "run"
     config = BCConfig(run_dir=str(run_dir))
     for error in (ValueError("wrong"), OSError("wrong"), KeyboardInterrupt(), RuntimeError("bug")):
@@ -46,28 +46,26 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stray", [False, True])
-def test_without_wandb_nothing_is_begun(
+def test_missing_wandb_fails_before_start(
     stray: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder `wandb`, which W&B itself writes where it runs, is imported as an empty package."""
+    """The folder `wandb`, which W&B itself writes, is imported as an empty package."""
     monkeypatch.setitem(sys.modules, "wandb", types.ModuleType("wandb") if stray else None)
-    said = f"^--wandb needs the wandb package: {re.escape(install_command('wandb'))}$"
+    message = f"^--wandb needs the wandb package: {re.escape(install_command('wandb'))}$"
     run_dir = tmp_path / "new" / "run"
     with (
-        pytest.raises(ValueError, match=said),
+        pytest.raises(ValueError, match=message),
         open_run_dir("bc", BCConfig(run_dir=str(run_dir), wandb=True), 2),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
     sweep = SweepConfig(algorithm="bc", preset="quick", run_dir=str(run_dir), jobs=2)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         run_sweep(sweep, BCConfig(wandb=True), [GridPoint("bc", {})])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_fresh_folder_of_a_failed_start_is_gone_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_start_removes_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="wrong"):
         fails(BCConfig(), ValueError("wrong"))
@@ -78,7 +76,7 @@ def test_a_fresh_folder_of_a_failed_start_is_gone_too(
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["other"]
 
 
-def test_a_failed_start_takes_nothing_of_others(tmp_path: Path) -> None:
+def test_failed_start_keeps_other_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "metrics.jsonl").write_text("{}\n")
@@ -88,15 +86,15 @@ def test_a_failed_start_takes_nothing_of_others(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {"notes.txt", "old"}
     with open_run_dir("bc", config, 2):
         (tmp_path / "config.json").unlink()  # not yet written
-        with pytest.raises(ValueError, match="another run is at work"):
+        with pytest.raises(ValueError, match="in use by another run"):
             fails(config, ValueError("wrong"))
         assert (tmp_path / ".lock").exists()
 
 
 @pytest.mark.parametrize("of", ["", "bc/"])
 @pytest.mark.parametrize("place", ["metrics.jsonl", "checkpoints/3/state"])
-def test_a_run_that_has_begun_is_kept(tmp_path: Path, of: str, place: str) -> None:
-    """A line of metrics or a checkpoint, of the run or of the clone that it trains first."""
+def test_started_run_is_kept(tmp_path: Path, of: str, place: str) -> None:
+    """A metrics line or a checkpoint, of the run or of the clone trained before it."""
     place = of + place
     folder = tmp_path / "run"
     config = BCConfig(run_dir=str(folder))
@@ -109,7 +107,7 @@ def test_a_run_that_has_begun_is_kept(tmp_path: Path, of: str, place: str) -> No
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, run: Any, **changes: Any) -> Algorithm:
-    """BC with another run."""
+    """BC with another `run`."""
     bc = copy.copy(ALGORITHMS["bc"])
     for name, value in {"run": run, **changes}.items():
         setattr(bc, name, value)
@@ -117,7 +115,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, run: Any, **changes: Any) -> Algo
     return bc
 
 
-def test_every_seed_runs_and_a_table_shows_them(
+def test_seeds_run_with_summary_table(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran: list[BCConfig] = []
@@ -130,8 +128,8 @@ def test_every_seed_runs_and_a_table_shows_them(
         return summary
 
     config = BCConfig(seeds=(1, 2, 4), run_dir=str(tmp_path / "x"), lr=0.5)
-    shown = {"score": "self-play", "other": "rest"}
-    algorithm = installed(monkeypatch, run, summary_columns=shown, pooled_report=lambda *_: "")
+    columns = {"score": "self-play", "other": "rest"}
+    algorithm = installed(monkeypatch, run, summary_columns=columns, pooled_report=lambda *_: "")
     run_seeds(algorithm, config)
     expected = [
         dataclasses.replace(config, seeds=(), seed=seed, run_dir=str(tmp_path / f"x/s{seed}"))
@@ -140,8 +138,7 @@ def test_every_seed_runs_and_a_table_shows_them(
     assert ran == expected
     table = capsys.readouterr().out
     lines = [line.split() for line in table.splitlines()]
-    # The mean of 1, 4 and 16 is 7; their variance is 63, so the standard error is sqrt(63 / 3) =
-    # 4.58.
+    # mean of 1, 4 and 16: 7; variance 63, so the standard error is sqrt(63 / 3) = 4.58
     numbers = [
         ["1", "1", "1"],
         ["2", "4", "1"],
@@ -157,14 +154,14 @@ def test_every_seed_runs_and_a_table_shows_them(
         run_seeds(algorithm, dataclasses.replace(config, lr=0.25))
 
 
-def test_one_seed_needs_no_table(
+def test_one_seed_prints_no_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_seeds(installed(monkeypatch, lambda config: {"score": config.seed}), BCConfig(seed=5))
     assert capsys.readouterr().out == ""
 
 
-def test_a_stopped_seed_ends_the_script_with_its_code(
+def test_stopped_seed_sets_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(config: BCConfig) -> dict[str, Any]:
@@ -174,7 +171,7 @@ def test_a_stopped_seed_ends_the_script_with_its_code(
     assert "continue with --resume --run-dir runs/x" in capsys.readouterr().err
 
 
-def test_a_run_folder_is_not_used_twice(tmp_path: Path) -> None:
+def test_run_folder_is_not_reused(tmp_path: Path) -> None:
     config = BCConfig(run_dir=str(tmp_path / "run"))
     with open_run_dir("bc", config, 2) as run_dir:
         assert run_dir == tmp_path / "run"
@@ -198,9 +195,7 @@ def call_main(monkeypatch: pytest.MonkeyPatch, run: Any, *args: str) -> Any:
     return stop.value.code
 
 
-def test_a_script_runs_its_preset_and_says_which(
-    monkeypatch: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_script_prints_its_preset(monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
     ran: list[BCConfig] = []
 
     def run(config: BCConfig) -> dict[str, Any]:
@@ -217,7 +212,7 @@ def test_a_script_runs_its_preset_and_says_which(
     assert ran[1].game.num_players == 3 and capsys.readouterr().err == ""
 
 
-def test_a_users_error_is_one_clear_line_and_exit_code_2(
+def test_user_error_is_one_line_exit_2(
     monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(config: BCConfig) -> dict[str, Any]:
@@ -229,12 +224,12 @@ def test_a_users_error_is_one_clear_line_and_exit_code_2(
 
     assert last_line() == "bc.py: expected this, got that (--debug shows where)"
     assert "--preset nope: no file" in last_line("--preset", "nope")
-    assert "--resume: expected the run to continue in --run-dir, got none" in last_line("--resume")
+    assert "--resume: expected the run's folder in --run-dir, got none" in last_line("--resume")
     with pytest.raises(ValueError, match="expected this"):
         call_main(monkeypatch, run, "--debug")
 
 
-def test_a_training_that_breaks_down_is_one_clear_line_and_exit_code_1(
+def test_failed_training_is_one_line_exit_1(
     monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(config: BCConfig) -> dict[str, Any]:

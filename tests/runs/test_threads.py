@@ -1,4 +1,4 @@
-"""The number of CPU threads, which decides the rounding of a run."""
+"""Number of CPU threads, which determines the rounding of a run."""
 
 import dataclasses
 import os
@@ -18,19 +18,19 @@ from hanabi_rl.storage.files import read_json, write_json
 
 @pytest.fixture(autouse=True)
 def cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four of them, and no variable of the user's."""
+    """Four cores, and no environment variable."""
     for name in (VARIABLE, "NPROC"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 5}, raising=False)
 
 
-def test_they_are_the_usable_cores_or_what_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_threads_default_to_usable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cpu_threads() == 4
     monkeypatch.setenv("NPROC", "3")
     assert cpu_threads() == 3
     monkeypatch.setenv(VARIABLE, "7")
     assert cpu_threads() == 7
-    monkeypatch.setenv(VARIABLE, "many")  # XLA takes no notice of it
+    monkeypatch.setenv(VARIABLE, "many")  # XLA ignores it
     assert cpu_threads() == 3
     monkeypatch.delenv("NPROC")
     monkeypatch.delattr(os, "sched_getaffinity")
@@ -38,7 +38,7 @@ def test_they_are_the_usable_cores_or_what_the_user_says(monkeypatch: pytest.Mon
     assert cpu_threads() == 9
 
 
-def test_a_run_keeps_their_number_and_a_resumed_one_names_the_difference(
+def test_resume_warns_of_other_cpu_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = BCConfig(run_dir=str(tmp_path))
@@ -53,17 +53,15 @@ def test_a_run_keeps_their_number_and_a_resumed_one_names_the_difference(
     assert resumed() == ""
     monkeypatch.setenv(VARIABLE, "1")
     (line,) = resumed().splitlines()
-    assert line.startswith(f"Warning: {tmp_path} began with 4 CPU threads and continues with 1:")
-    assert line.endswith("PJRT_NPROC=4 continues it bit for bit")
+    assert line.startswith(f"Warning: {tmp_path} started with 4 CPU threads and continues with 1:")
+    assert line.endswith("PJRT_NPROC=4 keeps them bit-exact")
     record = read_json(tmp_path / "config.json")
     del record["cpu_threads"]  # a run of an earlier version
     write_json(tmp_path / "config.json", record)
     assert resumed() == ""
 
 
-def test_runs_of_a_sweep_use_the_threads_of_the_sweep(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_sweep_runs_use_sweep_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each run is pinned to fewer cores than the sweep has."""
     pinned: list[Any] = []
     threads: list[str] = []

@@ -14,7 +14,7 @@ from hanabi_rl.runs.tracking import Tracker, announce_stage, read_metrics
 from hanabi_rl.storage.extras import install_command
 
 
-def test_each_line_is_one_json_object_with_the_step_first(tmp_path: Path) -> None:
+def test_metrics_lines_are_json_objects(tmp_path: Path) -> None:
     with Tracker(tmp_path) as tracker:
         tracker.log(10, {"loss": jnp.float32(0.5), "score": float("nan"), "games": 3})
         on_disk = (tmp_path / "metrics.jsonl").read_text()  # before close: a kill loses no line
@@ -26,7 +26,7 @@ def test_each_line_is_one_json_object_with_the_step_first(tmp_path: Path) -> Non
     assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))
 
 
-def test_resume_cuts_what_was_logged_after_the_restored_step(tmp_path: Path) -> None:
+def test_resume_drops_later_metrics(tmp_path: Path) -> None:
     with Tracker(tmp_path, tensorboard=False) as tracker:
         for step in (10, 20, 30):
             tracker.log(step, {"loss": step})
@@ -47,14 +47,14 @@ def test_resume_cuts_what_was_logged_after_the_restored_step(tmp_path: Path) -> 
     assert not (tmp_path / "tensorboard").exists()
 
 
-def test_a_new_run_starts_its_metrics_afresh(tmp_path: Path) -> None:
+def test_new_run_clears_metrics(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
     with Tracker(tmp_path, tensorboard=False) as tracker:
         tracker.log(5, {})
     assert [record["step"] for record in read_metrics(tmp_path / "metrics.jsonl")] == [5]
 
 
-def test_read_metrics_names_a_damaged_line(tmp_path: Path) -> None:
+def test_read_metrics_names_damaged_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"ste\n{"step": 3}\n')
     with pytest.raises(
@@ -63,7 +63,7 @@ def test_read_metrics_names_a_damaged_line(tmp_path: Path) -> None:
         read_metrics(path)
 
 
-def test_a_metric_must_be_a_scalar(tmp_path: Path) -> None:
+def test_metric_must_be_scalar(tmp_path: Path) -> None:
     with (
         Tracker(tmp_path, tensorboard=False) as tracker,
         pytest.raises(ValueError, match=r"'loss': expected a scalar.*\(3,\)"),
@@ -72,7 +72,7 @@ def test_a_metric_must_be_a_scalar(tmp_path: Path) -> None:
 
 
 class FakeWandb(types.ModuleType):
-    """W&B as far as it is used: it keeps what it is told."""
+    """The used part of W&B; records its calls."""
 
     class Error(Exception):
         pass
@@ -98,49 +98,51 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeWandb:
     return fake
 
 
-def test_wandb_is_told_the_same_numbers(tmp_path: Path, wandb: FakeWandb) -> None:
+def test_wandb_receives_same_metrics(tmp_path: Path, wandb: FakeWandb) -> None:
     with Tracker(tmp_path, tensorboard=False, wandb=True, config={"lr": 0.1}) as tracker:
         tracker.log(3, {"loss": 0.5, "score": float("nan")})
-    started, *told = wandb.seen
+    started, *records = wandb.seen
     assert (started["project"], started["resume"]) == ("hanabi-rl", "allow")
     assert started["config"] == {"lr": 0.1}
-    assert told == [(3, {"loss": 0.5}), "done"]
+    assert records == [(3, {"loss": 0.5}), "done"]
 
 
-def test_every_run_is_one_of_its_own_at_wandb_and_stays_it(
+def test_wandb_id_is_unique_and_stable(
     tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs of sweeps and clones are called alike, and folders are moved."""
+    """Runs of sweeps and clones have equal names, and folders are moved."""
     monkeypatch.chdir(tmp_path)
     names = ["a/lr=0.1/s0", "a/lr=0.2/s0", "b/lr=0.1/s0", "c/bc", "d/bc", "kl:0.1/s0", "x" * 200]
     for name in names:
         Path(name).mkdir(parents=True)
         Tracker(Path(name), tensorboard=False, wandb=True).close()
-    started = [told for told in wandb.seen if isinstance(told, dict)]
+    started = [call for call in wandb.seen if isinstance(call, dict)]
     assert len({run["id"] for run in started}) == len(names)
     assert [run["name"] for run in started[:-1]] == names[:-1]
     Path("a").rename("elsewhere")
     Tracker(tmp_path / "elsewhere/lr=0.2/s0", tensorboard=False, wandb=True, resume_step=0).close()
-    again = [told for told in wandb.seen if isinstance(told, dict)][-1]
+    again = [call for call in wandb.seen if isinstance(call, dict)][-1]
     assert (again["id"], again["name"]) == (started[1]["id"], "elsewhere/lr=0.2/s0")
     monkeypatch.chdir(tmp_path / "b")
     Tracker(tmp_path / "d/bc", tensorboard=False, wandb=True, resume_step=0).close()
-    again = [told for told in wandb.seen if isinstance(told, dict)][-1]
+    again = [call for call in wandb.seen if isinstance(call, dict)][-1]
     assert (again["id"], again["name"]) == (started[4]["id"], f"{tmp_path.name}/d/bc")
 
 
-def test_what_wandb_refuses_is_the_users_error(
+def test_wandb_rejection_is_user_error(
     tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(**kwargs: Any) -> Any:
         raise wandb.Error("no API key configured")
 
     monkeypatch.setattr(wandb, "init", refuse)
-    with pytest.raises(ValueError, match="--wandb: .* got: no API key configured"):
+    with pytest.raises(ValueError, match="--wandb: W&B rejected the run: no API key configured"):
         Tracker(tmp_path, wandb=True)
 
 
-def test_wandb_missing_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_wandb_error_names_install_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=re.escape(install_command("wandb"))):
         Tracker(tmp_path, wandb=True)

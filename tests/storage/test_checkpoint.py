@@ -1,4 +1,4 @@
-"""Checkpoints: what was saved comes back bit for bit, or not at all."""
+"""Checkpoints: saved data is restored bit for bit or not at all."""
 
 import json
 import math
@@ -45,7 +45,7 @@ def largest_file(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with steps 1 and 2; tests that damage it copy it first."""
+    """Directory with steps 1 and 2; tests that damage it copy it first."""
     directory = tmp_path_factory.mktemp("saved") / "checkpoints"
     save_steps(directory, {1: 1.0, 2: 2.0})
     return directory
@@ -56,7 +56,7 @@ def damaged(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "checkpoints"))
 
 
-def test_everything_round_trips(saved: Path) -> None:
+def test_state_round_trips(saved: Path) -> None:
     restored = restore(saved)
     assert (restored.step, restored.host_state, restored.metrics) == (
         2,
@@ -71,7 +71,7 @@ def test_everything_round_trips(saved: Path) -> None:
     np.testing.assert_array_equal(drawn, jax.random.normal(jax.random.key(2), (3,)))
 
 
-def test_a_step_can_be_named_and_the_template_be_abstract(saved: Path) -> None:
+def test_restore_named_step_with_abstract_template(saved: Path) -> None:
     template = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), make_state(0)
     )
@@ -81,34 +81,35 @@ def test_a_step_can_be_named_and_the_template_be_abstract(saved: Path) -> None:
     assert_same(restored.state, make_state(1))
 
 
-def test_no_thread_of_orbax_is_left_that_would_miss_a_removed_folder(tmp_path: Path) -> None:
-    """A start that fails removes it: the thread would print a traceback before the error."""
+def test_no_orbax_cleanup_thread_remains(tmp_path: Path) -> None:
+    """A failed start removes the folder: the thread would print a traceback before the error."""
     before = set(threading.enumerate())
     for number in range(3):
         with Checkpointer(tmp_path / str(number) / "checkpoints"):
             assert set(threading.enumerate()) == before
 
 
-def test_missing_steps_are_named(saved: Path, tmp_path: Path) -> None:
+def test_missing_step_error_lists_steps(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"expected a checkpoint of step 7 in .*, got \[1, 2\]"):
         restore(saved, step=7)
     with pytest.raises(ValueError, match=r"expected a checkpoint in .*, got \[\]"):
         restore(tmp_path)
 
 
-def test_a_checkpoint_has_its_five_items(saved: Path) -> None:
+def test_checkpoint_has_five_items(saved: Path) -> None:
     items = {path.name for path in (saved / "2").iterdir() if path.is_dir()}
     assert items == {"state", "loader", "policy", "evaluation", "manifest"}
 
 
 @pytest.mark.parametrize("place", [0.1, 0.3, 0.5, 0.7, 0.9])
-def test_a_flipped_bit_in_the_arrays_falls_back_with_a_warning(damaged: Path, place: float) -> None:
+def test_flipped_bit_falls_back_with_warning(damaged: Path, place: float) -> None:
     path = largest_file(damaged / "2" / "state")  # the arrays' bytes, which Orbax does not check
     content = bytearray(path.read_bytes())
     content[int(place * len(content))] ^= 4
     path.write_bytes(content)
     with pytest.warns(
-        RuntimeWarning, match=r"checkpoint 2 is damaged, going one back: .*leaf \S+: its SHA-256"
+        RuntimeWarning,
+        match=r"checkpoint 2 is damaged, using an earlier one: .*leaf \S+: its SHA-256",
     ):
         restored = restore(damaged)
     assert restored.step == 1
@@ -118,7 +119,7 @@ def test_a_flipped_bit_in_the_arrays_falls_back_with_a_warning(damaged: Path, pl
 @pytest.mark.parametrize(
     "item", ["manifest/metadata", "loader/metadata", "evaluation/metadata", "policy/metadata"]
 )
-def test_damaged_documents_fall_back_too(damaged: Path, item: str) -> None:
+def test_damaged_json_items_fall_back(damaged: Path, item: str) -> None:
     path = damaged / "2" / item
     text = path.read_text()
     path.write_text(text.replace("7", "8") if "7" in text else "{}")  # not the format's number
@@ -126,7 +127,7 @@ def test_damaged_documents_fall_back_too(damaged: Path, item: str) -> None:
         assert restore(damaged).step == 1
 
 
-def test_missing_files_fall_back_and_an_exact_step_does_not(damaged: Path) -> None:
+def test_missing_files_fall_back_unless_step_given(damaged: Path) -> None:
     shutil.rmtree(damaged / "2" / "state" / "d")
     with pytest.raises(CorruptError, match="state"):
         restore(damaged, step=2)
@@ -134,7 +135,7 @@ def test_missing_files_fall_back_and_an_exact_step_does_not(damaged: Path) -> No
         assert restore(damaged).step == 1
 
 
-def test_nothing_intact_is_an_error(damaged: Path) -> None:
+def test_no_intact_checkpoint_raises(damaged: Path) -> None:
     for step in ("1", "2"):
         (damaged / step / "manifest" / "metadata").write_text("{")
     with (
@@ -144,11 +145,11 @@ def test_nothing_intact_is_an_error(damaged: Path) -> None:
         restore(damaged)
 
 
-def test_an_uncommitted_step_does_not_count_and_gives_way(damaged: Path) -> None:
-    (damaged / "2" / "commit_success.txt").unlink()  # as a kill in the middle of a save leaves it
+def test_uncommitted_step_is_ignored_and_replaced(damaged: Path) -> None:
+    (damaged / "2" / "commit_success.txt").unlink()  # as after a kill during a save
     with pytest.warns(
         RuntimeWarning,
-        match="checkpoint 2 was never finished, or part of it is missing: going back to 1",
+        match="checkpoint 2 is incomplete: using 1",
     ):
         checkpointer = Checkpointer(damaged)
     with checkpointer:
@@ -172,7 +173,7 @@ def test_an_uncommitted_step_does_not_count_and_gives_way(damaged: Path) -> None
         ),
         (
             lambda s: s["params"].update(critic=jnp.zeros(2)),
-            r"params/critic \(float32\[2\]\) is not stored there",
+            r"params/critic \(float32\[2\]\) is missing",
         ),
         (lambda s: s.pop("done"), r"leaf done \(bool\[4\]\) is stored but not part of the model"),
         (
@@ -185,16 +186,14 @@ def test_an_uncommitted_step_does_not_count_and_gives_way(damaged: Path) -> None
         ),
     ],
 )
-def test_another_model_is_an_error_that_names_the_leaf(
-    saved: Path, change: Any, message: str
-) -> None:
+def test_other_model_error_names_leaf(saved: Path, change: Any, message: str) -> None:
     template = make_state(0)
     change(template)
     with pytest.raises(IncompatibleError, match=message):
         restore(saved, template=template)
 
 
-def test_the_latest_and_the_best_are_kept_and_nan_does_not_evict(tmp_path: Path) -> None:
+def test_latest_and_best_checkpoints_are_kept(tmp_path: Path) -> None:
     save_steps(tmp_path, {1: 3.0, 2: 9.0, 3: 5.0, 4: math.nan, 5: math.inf, 6: 4.0})
     with Checkpointer(tmp_path) as checkpointer:
         assert checkpointer.steps() == [2, 5, 6]
@@ -202,7 +201,7 @@ def test_the_latest_and_the_best_are_kept_and_nan_does_not_evict(tmp_path: Path)
 
 
 @pytest.mark.parametrize("keep_latest", [1, 2])
-def test_the_newest_is_kept_where_the_score_falls(tmp_path: Path, keep_latest: int) -> None:
+def test_latest_checkpoint_survives_falling_score(tmp_path: Path, keep_latest: int) -> None:
     """Orbax 0.12 with `best_fn` would delete it at once: a run would resume from the best."""
     with Checkpointer(tmp_path, keep_latest=keep_latest) as checkpointer:
         for step, score in enumerate([9.0, 5.0, 4.0, 3.0]):
@@ -212,9 +211,9 @@ def test_the_newest_is_kept_where_the_score_falls(tmp_path: Path, keep_latest: i
     assert restore(tmp_path).step == 3
 
 
-def test_what_was_saved_is_there_however_the_process_ends(tmp_path: Path) -> None:
-    """Orbax 0.12 saves in the background by default, and what is not finished when Python exits is
-    lost, with exit code 0."""
+def test_saved_checkpoint_survives_process_end(tmp_path: Path) -> None:
+    """Orbax 0.12 by default saves in the background and loses unfinished saves at exit, with code
+    0."""
     run_python(
         f"""
 import os, pathlib
@@ -230,14 +229,14 @@ os._exit(0)  # nothing is waited for
     assert_same(restored.state, make_state(1))
 
 
-def test_saving_a_step_twice_does_nothing(tmp_path: Path) -> None:
+def test_saving_step_twice_does_nothing(tmp_path: Path) -> None:
     with Checkpointer(tmp_path) as checkpointer:
         checkpointer.save(1, make_state(1))
         checkpointer.save(1, make_state(9))
         assert_same(checkpointer.restore(make_state(0)).state, make_state(1))
 
 
-def test_a_restored_run_replaces_the_steps_of_its_abandoned_future(damaged: Path) -> None:
+def test_restored_run_replaces_later_steps(damaged: Path) -> None:
     with Checkpointer(damaged) as checkpointer:
         checkpointer.restore(make_state(0), step=1)
         checkpointer.save(2, make_state(7))
@@ -245,7 +244,7 @@ def test_a_restored_run_replaces_the_steps_of_its_abandoned_future(damaged: Path
     assert_same(restore(damaged).state, make_state(7))
 
 
-def test_checkpoints_nobody_restored_from_are_not_overwritten(damaged: Path) -> None:
+def test_unrestored_checkpoints_are_not_overwritten(damaged: Path) -> None:
     with (
         Checkpointer(damaged) as checkpointer,
         pytest.raises(ValueError, match="already holds step 2, saving step 1"),
@@ -254,7 +253,7 @@ def test_checkpoints_nobody_restored_from_are_not_overwritten(damaged: Path) -> 
     assert restore(damaged).step == 2
 
 
-def test_a_leaf_that_is_no_array_is_named(tmp_path: Path) -> None:
+def test_non_array_leaf_is_named(tmp_path: Path) -> None:
     with (
         Checkpointer(tmp_path) as checkpointer,
         pytest.raises(ValueError, match="leaf train/step: expected an array, got int"),
@@ -262,9 +261,7 @@ def test_a_leaf_that_is_no_array_is_named(tmp_path: Path) -> None:
         checkpointer.save(1, {"train": {"step": 3}})
 
 
-def test_another_format_is_an_error_not_damage(
-    damaged: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_format_is_incompatible(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hanabi_rl.storage.checkpoint.FORMAT_VERSION", 4)
     with pytest.raises(IncompatibleError, match="expected checkpoint format 4, got 3"):
         restore(damaged)
@@ -273,10 +270,10 @@ def test_another_format_is_an_error_not_damage(
         restore(damaged)
 
 
-def test_the_format_before_can_be_read_but_not_resumed(
+def test_previous_format_loads_but_does_not_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Format 2 had the same items with other names of leaves: policies in it still load."""
+    """Format 2 had other leaf names; its policies still load."""
     with monkeypatch.context() as patch, Checkpointer(tmp_path) as checkpointer:
         patch.setattr("hanabi_rl.storage.checkpoint.FORMAT_VERSION", 2)
         checkpointer.save(1, {"x": jnp.zeros(2)})
@@ -294,7 +291,7 @@ def test_the_format_before_can_be_read_but_not_resumed(
         read_documents(tmp_path / "1")
 
 
-def test_the_manifest_is_plain_json(saved: Path) -> None:
+def test_manifest_is_plain_json(saved: Path) -> None:
     leaves = json.loads((saved / "2" / "manifest" / "metadata").read_text())["leaves"]
     entry = leaves["params/actor/kernel"]
     assert (entry["dtype"], entry["shape"], len(entry["sha256"])) == ("float32", [96, 64], 64)

@@ -1,4 +1,4 @@
-"""What is compiled is kept for the next process, by every program of ours, unless told not to."""
+"""Compiled programs are cached for later processes, in every program, unless disabled."""
 
 import gc
 import importlib
@@ -39,11 +39,11 @@ print(sum("cache hit" in line for line in said), jax.config.jax_compilation_cach
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Of a user who has set nothing, but that short programs are kept too."""
+    """Environment of a user without settings, except that short programs are cached too."""
     names = (
         "JAX_COMPILATION_CACHE_DIR",
         "JAX_COMPILATION_CACHE_MAX_SIZE",
-        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",  # the tests' own
+        "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",  # set by the tests
     )
     own = {name: value for name, value in os.environ.items() if name not in names}
     return own | {
@@ -62,63 +62,60 @@ def start(environment: dict[str, str], number: int, before: str = "") -> subproc
     )
 
 
-def said(process: subprocess.Popen[str]) -> list[str]:
-    """The program's result, its hits and the bound of the cache."""
+def output(process: subprocess.Popen[str]) -> list[str]:
+    """The program's result, its cache hits and the size limit of the cache."""
     out, _ = process.communicate()
     assert process.returncode == 0
     return out.split()
 
 
-def test_processes_share_it_at_the_same_time_and_the_next_loads_what_they_compiled(
-    environment, tmp_path
-):
-    """Whether JAX was imported before or not."""
+def test_parallel_and_later_processes_share_cache(environment, tmp_path):
+    """With JAX imported before or not."""
     both = [start(environment, 7, before) for before in ("", "import jax")]
-    (one, _, bound), (other, *_) = (said(process) for process in both)
+    (one, _, bound), (other, *_) = (output(process) for process in both)
     assert one == other and bound == str(2**30)
     assert list((tmp_path / "compiled" / cpu_fingerprint()).glob("*-cache"))
-    again, hits, _ = said(start(environment, 7))
+    again, hits, _ = output(start(environment, 7))
     assert again == one and int(hits) > 0
 
 
 @pytest.mark.parametrize("before", ["", "import jax"])
-def test_a_copy_of_the_folder_is_as_good(environment, tmp_path, before):
-    """An image or a shared cluster brings it to another place: JAX 0.10 by default has the folder's
-    path in its keys."""
-    first = said(start(environment, 7))
+def test_copied_cache_is_valid(environment, tmp_path, before):
+    """As in an image or on a cluster. By default JAX 0.10 has the folder's path in its keys."""
+    first = output(start(environment, 7))
     copy = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name} copied"))
-    again, hits, _ = said(start(environment | {"HANABI_RL_CACHE": str(copy)}, 7, before))
+    again, hits, _ = output(start(environment | {"HANABI_RL_CACHE": str(copy)}, 7, before))
     assert again == first[0] and first[1] == "0" and int(hits) > 0
 
 
-@pytest.mark.slow  # processes of their own
-def test_a_copy_of_a_folder_that_jax_s_own_variable_names(environment, tmp_path):
+@pytest.mark.slow  # processes
+def test_copied_jax_cache_dir_is_valid(environment, tmp_path):
     folder = tmp_path / "own"
-    said(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(folder)}, 7))
+    output(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(folder)}, 7))
     copy = shutil.copytree(folder, tmp_path / "copied")
-    _, hits, _ = said(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(copy)}, 7))
+    _, hits, _ = output(start(environment | {"JAX_COMPILATION_CACHE_DIR": str(copy)}, 7))
     assert int(hits) > 0
 
 
-@pytest.mark.slow  # processes of their own
-def test_jax_s_own_variables_are_heard(environment, tmp_path):
+@pytest.mark.slow  # processes
+def test_jax_cache_variables_apply(environment, tmp_path):
     other = tmp_path / "other"
     bound = {"JAX_COMPILATION_CACHE_MAX_SIZE": "5000000"}
-    said(start(environment | bound | {"JAX_COMPILATION_CACHE_DIR": str(other)}, 7))
+    output(start(environment | bound | {"JAX_COMPILATION_CACHE_DIR": str(other)}, 7))
     assert list(other.iterdir()) and not (tmp_path / "compiled").exists()
-    said(start(environment | {"JAX_ENABLE_COMPILATION_CACHE": "0"}, 7))
+    output(start(environment | {"JAX_ENABLE_COMPILATION_CACHE": "0"}, 7))
     assert not (tmp_path / "compiled").exists()
 
 
-def test_what_another_machine_compiled_is_not_run_here(environment, tmp_path, monkeypatch):
-    """A job inherits the variables of the machine that sent it."""
+def test_cache_of_other_cpu_is_not_used(environment, tmp_path, monkeypatch):
+    """A job inherits the variables of the machine that submitted it."""
     for name in (
         "JAX_COMPILATION_CACHE_DIR",
         "JAX_COMPILATION_CACHE_MAX_SIZE",
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
         "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES",
     ):
-        monkeypatch.setenv(name, "")  # or what is set below stays for later tests
+        monkeypatch.setenv(name, "")  # restores the values set below for later tests
         monkeypatch.delenv(name)
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
     monkeypatch.setattr(compilation_cache, "sys", type("NoJAX", (), {"modules": {}}))
@@ -133,7 +130,7 @@ def test_what_another_machine_compiled_is_not_run_here(environment, tmp_path, mo
     assert {Path(folder).parent for folder in folders} == {tmp_path / "compiled"}
 
 
-def test_where_the_cache_is(tmp_path, monkeypatch):
+def test_cache_folder_location(tmp_path, monkeypatch):
     monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -143,7 +140,7 @@ def test_where_the_cache_is(tmp_path, monkeypatch):
     assert cache_folder().name == "hanabi-rl"
 
 
-def test_the_home_of_an_unknown_user_is_a_name(tmp_path, monkeypatch):
+def test_unknown_home_in_cache_path_is_literal(tmp_path, monkeypatch):
     """As in a shell."""
     for name in ("HANABI_RL_CACHE", "JAX_COMPILATION_CACHE_DIR"):
         monkeypatch.setenv(name, "~no-such-user/cache")
@@ -156,8 +153,8 @@ def test_the_home_of_an_unknown_user_is_a_name(tmp_path, monkeypatch):
         jax.config.update("jax_compilation_cache_dir", before)
 
 
-def test_a_home_in_jax_s_own_variable_is_that_folder(tmp_path, monkeypatch):
-    """JAX makes a folder called `~`."""
+def test_jax_cache_dir_expands_home(tmp_path, monkeypatch):
+    """JAX would create a folder called `~`."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "~/compiled")
     before = jax.config.jax_compilation_cache_dir
@@ -173,7 +170,7 @@ def test_a_home_in_jax_s_own_variable_is_that_folder(tmp_path, monkeypatch):
     ("module", "arguments"),
     [("cli.app", ([],)), ("launch.script", ("ippo",)), ("launch.sweep", ())],
 )
-def test_every_command_keeps_what_it_compiles(module, arguments, monkeypatch):
+def test_every_command_enables_compilation_cache(module, arguments, monkeypatch):
     """Before it reads its first argument."""
 
     class KeptError(Exception):
@@ -188,7 +185,7 @@ def test_every_command_keeps_what_it_compiles(module, arguments, monkeypatch):
         program.main(*arguments)
 
 
-def test_a_command_looks_for_garbage_seldom(monkeypatch):
+def test_command_raises_gc_threshold(monkeypatch):
     monkeypatch.setattr(process_setup, "enable_compilation_cache", lambda: None)
     before = gc.get_threshold()
     try:

@@ -1,4 +1,4 @@
-"""Commands that install an extra are true in a checkout, and where the package is installed."""
+"""Install commands of extras, in a checkout and in an installed package."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_a_checkout_is_named_by_its_folder(checkout: Path) -> None:
+def test_checkout_install_command_names_folder(checkout: Path) -> None:
     words = shlex.split(extras.install_command("serve"))
     assert words == ["pip", "install", "-e", f"{checkout}[serve]"]
 
 
-def test_an_installed_package_is_named_by_its_name(checkout: Path) -> None:
+def test_installed_package_command_names_package(checkout: Path) -> None:
     (checkout / "pyproject.toml").unlink()
     words = shlex.split(extras.install_command("serve"))
     assert words == ["pip", "install", "hanabi-rl[serve]"]
 
 
-def test_here_it_is_the_checkout_and_extras_that_are_named_exist() -> None:
+def test_named_extras_exist() -> None:
     assert str(ROOT) in extras.install_command("live")
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     sources = [path.read_text() for path in (ROOT / "hanabi_rl").rglob("*.py")]
@@ -45,16 +45,16 @@ def test_here_it_is_the_checkout_and_extras_that_are_named_exist() -> None:
     assert named <= set(known["optional-dependencies"])
 
 
-def test_nothing_that_users_read_asks_the_index_for_the_package() -> None:
-    """It is on none yet: `pip install hanabi-rl` would fail, or be another's package."""
+def test_user_texts_install_from_checkout() -> None:
+    """It is on no index yet: `pip install hanabi-rl` would fail or install another package."""
     files = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb"), ROOT / "README.md"]
     files += [*(ROOT / "hanabi_rl").rglob("*.py"), *(ROOT / "hanabi_rl").rglob("*.html")]
     for path in files:
         if path.name != "extras.py":
             lines = path.read_text().splitlines()
-            asked = [line for line in lines if "install" in line and "hanabi-rl[" in line]
-            asked += [line for line in lines if "install hanabi-rl" in line]
-            assert asked == [], path
+            found = [line for line in lines if "install" in line and "hanabi-rl[" in line]
+            found += [line for line in lines if "install hanabi-rl" in line]
+            assert found == [], path
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_nothing_that_users_read_asks_the_index_for_the_package() -> None:
         ),
     ],
 )
-def test_a_command_without_its_extra_says_how_to_install_it(
+def test_missing_extra_error_names_install_command(
     arguments: list[str],
     missing: str,
     message: str,

@@ -1,4 +1,4 @@
-"""Files written and read by `hanabi_rl.storage.files`."""
+"""Files of `hanabi_rl.storage.files`."""
 
 import ast
 import threading
@@ -26,7 +26,7 @@ from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.storage import files
 
 
-def test_to_json_takes_arrays_apart_and_has_no_nan() -> None:
+def test_to_json_converts_arrays_and_nan() -> None:
     value = {
         "a": jnp.float32(1.5),
         "b": np.array([1.0, np.inf]),
@@ -35,12 +35,12 @@ def test_to_json_takes_arrays_apart_and_has_no_nan() -> None:
     assert files.to_json(value) == {"a": 1.5, "b": [1.0, None], "c": ["x/y", None, None, True, 3]}
 
 
-def test_to_json_names_a_value_it_cannot_hold() -> None:
+def test_to_json_error_names_value() -> None:
     with pytest.raises(ValueError, match="got set"):
         files.to_json({"a": {1, 2}})
 
 
-def test_write_json_replaces_and_leaves_nothing_beside(tmp_path: Path) -> None:
+def test_write_json_leaves_no_temporary_file(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
     for value in ({"a": 1}, {"a": 2}):
         files.write_json(path, value)
@@ -48,14 +48,14 @@ def test_write_json_replaces_and_leaves_nothing_beside(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["summary.json"]
 
 
-def test_threads_replace_one_file_each_with_its_own(tmp_path: Path) -> None:
+def test_threads_replace_one_file_atomically(tmp_path: Path) -> None:
     path, both = tmp_path / "a", threading.Barrier(2)
 
     def write(text: str) -> None:
-        with files.atomic_replace(path) as beside:
-            beside.write_text(text)
-            both.wait(60)  # the other one has written, too
-            assert beside.read_text() == text
+        with files.atomic_replace(path) as temporary:
+            temporary.write_text(text)
+            both.wait(60)  # the other thread has written too
+            assert temporary.read_text() == text
             both.wait(60)
 
     with ThreadPoolExecutor(2) as pool:
@@ -65,8 +65,8 @@ def test_threads_replace_one_file_each_with_its_own(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing_beside(tmp_path: Path) -> None:
-    """As where the disk is full: what is left of it would keep it full."""
+def test_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
+    """As on a full disk, which the remains would keep full."""
     (tmp_path / "folder.safetensors").mkdir()
     for write in (
         lambda path: files.write_bytes(path, b"x"),
@@ -80,7 +80,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing_beside(tmp_path: Path) -> 
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder.safetensors"]
 
 
-def test_read_json_names_the_file(tmp_path: Path) -> None:
+def test_read_json_error_names_file(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"a": ')
     with pytest.raises(ValueError, match=r"x\.json is not valid JSON"):
         files.read_json(tmp_path / "x.json")
@@ -118,15 +118,13 @@ READERS = {
     "key": (lambda _: "abc123\n", lambda path: read_key(None, path)),
     "config.yaml": (lambda _: "act_fn: gelu\ndropout: 0.5\n", _read_config),
 }
-"""Text that people bring: a file's name -> its text, and what reads it."""
+"""Text from users: file name -> its text, and its reader."""
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("name", READERS)
-def test_a_byte_order_mark_is_not_part_of_the_text(
-    tmp_path: Path, name: str, encoding: str
-) -> None:
-    """Windows editors begin a file with one, and write UTF-16 too."""
+def test_byte_order_mark_is_ignored(tmp_path: Path, name: str, encoding: str) -> None:
+    """Windows editors start a file with it, and write UTF-16 too."""
     make, read = READERS[name]
     text, path = make(tmp_path), tmp_path / name
     path.touch(0o600)
@@ -137,18 +135,18 @@ def test_a_byte_order_mark_is_not_part_of_the_text(
     assert read(path) == plain
 
 
-def test_games_files_with_marks_may_be_joined(tmp_path: Path) -> None:
+def test_joined_game_files_ignore_byte_order_marks(tmp_path: Path) -> None:
     line = f"{files.BYTE_ORDER_MARK}{a_games_file(tmp_path, '.jsonl')}"
     (tmp_path / "both.jsonl").write_text(line + line, encoding="utf-8")
     assert len(load_games(tmp_path / "both.jsonl")) == 4
 
 
-def test_text_that_people_may_have_edited_is_read_in_one_place() -> None:
-    """Other readers of text are of what no person edits, and named here."""
+def test_only_storage_files_reads_text() -> None:
+    """Other readers, listed here, read text that is never edited by hand."""
     own = {
         "storage/compilation_cache.py": 1,  # /proc/cpuinfo
-        "nn/precision.py": 1,  # the same
-        "runs/tracking.py": 1,  # W&B's name of a run
+        "nn/precision.py": 1,  # /proc/cpuinfo
+        "runs/tracking.py": 1,  # W&B id of a run
     }
     found: dict[str, int] = {}
     package = ROOT / "hanabi_rl"
@@ -169,7 +167,7 @@ def test_text_that_people_may_have_edited_is_read_in_one_place() -> None:
     assert found == own
 
 
-def test_what_is_no_text_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+def test_undecodable_text_error_names_file(tmp_path: Path) -> None:
     for name, read in (("x.json", files.read_json), ("x.toml", files.read_toml)):
         for content in (b"\xff\xfe\x00", b"\xff", b"\xef\xbb\xbf\xff", b"{"):
             (tmp_path / name).write_bytes(content)
@@ -179,7 +177,7 @@ def test_what_is_no_text_is_an_error_that_names_the_file(tmp_path: Path) -> None
     assert files.read_toml(tmp_path / "empty.toml") == {}
 
 
-def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+def test_unwritable_output_fails_early(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder.png").mkdir()
     for place in (None, tmp_path / "a.png", tmp_path / "new" / "a.svg", Path("a.pdf")):
@@ -187,15 +185,17 @@ def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) ->
     for place in (None, tmp_path, tmp_path / "new" / "folder", Path("folder")):
         files.check_writable("--out", place)
     for name in ("a", "a.txt", "folder.png", "file/a.png", "file/new/a.png"):
-        with pytest.raises(ValueError, match=f"--plot: expected a .*, got {tmp_path / name}"):
+        with pytest.raises(
+            ValueError, match=f"--plot: (expected .*got|cannot write to) {tmp_path / name}"
+        ):
             files.check_writable("--plot", tmp_path / name, files.IMAGE_SUFFIXES)
     for path in (tmp_path / "file", tmp_path / "file" / "new", Path("/proc/x")):
-        with pytest.raises(ValueError, match=f"--out: expected a .*, got {path}"):
+        with pytest.raises(ValueError, match=f"--out: cannot write to {path}"):
             files.check_writable("--out", path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder.png"]
 
 
-def test_an_input_that_is_no_file_is_said_with_its_flag(tmp_path: Path) -> None:
+def test_unreadable_input_error_names_flag(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     files.check_readable("--key-file", tmp_path / "file", "a key")
     for path, got in ((tmp_path, "a folder"), (tmp_path / "no", "which does not exist")):
@@ -203,7 +203,7 @@ def test_an_input_that_is_no_file_is_said_with_its_flag(tmp_path: Path) -> None:
             files.check_readable("--key-file", path, "a key")
 
 
-def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
+def test_partial_writes_are_removed(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "policies"):
         (place / ".100.7.tmp").mkdir(parents=True)
         for name in (".100.7.tmp/.policy.safetensors.7.tmp", ".a.json.7.tmp", "a.json", "b.tmp"):
@@ -214,7 +214,7 @@ def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("text", "expected"),
     [
         ("~", "/home/me"),
         ("~/x", "/home/me/x"),
@@ -226,7 +226,7 @@ def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
         ('data=["~/a","~/b"]', 'data=["/home/me/a","/home/me/b"]'),
         ("--out=~/my games", "--out=/home/me/my games"),
         ("~/my games", "/home/me/my games"),
-        # no paths
+        # not paths
         ("./~", "./~"),
         ("runs/~/x", "runs/~/x"),
         ("a~b", "a~b"),
@@ -235,11 +235,9 @@ def test_what_a_kill_left_beside_is_removed(tmp_path: Path) -> None:
         ("5~", "5~"),
     ],
 )
-def test_a_home_that_no_shell_has_expanded(
-    given: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expand_home(text: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    if given.startswith("--") and not expected.startswith("--"):
-        expected = given.partition("=")[0] + "=" + expected
-    assert files.expand_home(given) == expected
-    assert files.expand_home({"a": [given], "n": 1}) == {"a": [expected], "n": 1}
+    if text.startswith("--") and not expected.startswith("--"):
+        expected = text.partition("=")[0] + "=" + expected
+    assert files.expand_home(text) == expected
+    assert files.expand_home({"a": [text], "n": 1}) == {"a": [expected], "n": 1}

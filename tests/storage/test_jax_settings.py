@@ -1,4 +1,4 @@
-"""JAX settings of a user or another library: the same games, and the caller's settings are back."""
+"""JAX settings of a user or another library: same games, and the settings are restored."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def assert_same(found: Any, expected: Any) -> None:
 
 
 def played() -> list[np.ndarray]:
-    """Games of a bot that draws, of a user's bot, and sampled ones, under the settings of now."""
+    """Games of a sampling bot, of a user's bot, and sampled ones, under the current settings."""
     decks = evaluation_decks(TINY, GAMES, seed=0)
     team = (load_policy("bot:random?safe=0.6,0.1&noise=0.1", TINY), OwnBot(rules=TINY))
     games = [play_games(team, TINY, decks, sample=sample) for sample in (False, True)]
@@ -80,10 +80,10 @@ def games() -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_the_same_games_are_played_under_other_settings(name: str, games: Any) -> None:
+def test_games_ignore_user_jax_settings(name: str, games: Any) -> None:
     with other_settings(name):
         found = played()
-        assert getattr(jax.config, name) == OTHERS[name]  # the caller's is back
+        assert getattr(jax.config, name) == OTHERS[name]  # the caller's is restored
     assert_same(found, games)
 
 
@@ -98,7 +98,7 @@ def compiled(env: Any) -> dict[str, Any]:
 def stepped(key: Any) -> Any:
     """Moves of the environment and of a policy, called one by one with 64-bit arrays."""
     env, bot = compiled(hanabi_rl.HanabiEnv(**SMALL)), OwnBot(rules=TINY)
-    state, carry, told = env["reset"](key, GAMES), bot.init_carry(GAMES), []
+    state, carry, records = env["reset"](key, GAMES), bot.init_carry(GAMES), []
     for turn in range(3):
         obs, legal = env["observe"](state), env["legal_actions"](state)
         seat, new = turn % TINY.num_players, np.full(GAMES, turn == 0)
@@ -106,11 +106,11 @@ def stepped(key: Any) -> Any:
         carry, logits = bot.step(carry, wide, legal[:, seat], new)
         _, action = act(bot, carry, wide, legal[:, seat], new)
         state, step = env["step"](state, np.asarray(action, np.int64))
-        told.append((obs, legal, logits, action, step))
-    return told, state
+        records.append((obs, legal, logits, action, step))
+    return records, state
 
 
-def test_calls_one_by_one_are_the_same() -> None:
+def test_eager_calls_ignore_user_jax_settings() -> None:
     key = jax.random.key(3)
     expected = stepped(key)
     with other_settings():
@@ -118,13 +118,13 @@ def test_calls_one_by_one_are_the_same() -> None:
     assert_same(found, expected)
 
 
-def test_calls_inside_the_callers_jit_are_the_same() -> None:
+def test_jitted_calls_ignore_user_jax_settings() -> None:
     env = hanabi_rl.HanabiEnv(**SMALL)
 
     def scanned(key: jax.Array) -> Any:
         def move(state: Any, _: Any) -> Any:
-            state, told = env.step(state, jnp.argmax(env.legal_actions(state).any(1), -1))
-            return state, (env.observe(state), told)
+            state, timestep = env.step(state, jnp.argmax(env.legal_actions(state).any(1), -1))
+            return state, (env.observe(state), timestep)
 
         return jax.lax.scan(move, env.reset(key, GAMES), None, length=4)
 
@@ -135,22 +135,22 @@ def test_calls_inside_the_callers_jit_are_the_same() -> None:
     assert_same(found, expected)
 
 
-def test_jaxmarl_s_interface_is_the_same() -> None:
+def test_jaxmarl_adapter_ignores_user_jax_settings() -> None:
     env = hanabi_rl.make_jaxmarl(2, **SMALL)
 
-    def told(key: Any) -> Any:
+    def timesteps(key: Any) -> Any:
         obs, state = env.reset(key)
         moves = {agent: jnp.argmax(of) for agent, of in env.get_avail_actions(state).items()}
         return obs, moves, env.step(key, state, moves)
 
     key = jax.random.key(5)
-    expected = told(key)
+    expected = timesteps(key)
     with other_settings():
-        found = told(key)
+        found = timesteps(key)
     assert_same([found[0], found[2]], [expected[0], expected[2]])
 
 
-def test_raw_keys_of_the_callers_kind_are_taken() -> None:
+def test_raw_keys_of_callers_prng_are_accepted() -> None:
     env = hanabi_rl.HanabiEnv(**SMALL)
     with other_settings("jax_default_prng_impl"):
         raw = jax.random.PRNGKey(0)
@@ -158,7 +158,7 @@ def test_raw_keys_of_the_callers_kind_are_taken() -> None:
         assert jax.jit(env.reset, static_argnums=1)(raw, 2).game_index.shape == (2,)
 
 
-def test_a_program_holds_the_settings_for_itself_and_its_children(
+def test_program_settings_reach_child_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = OURS | OF_PROGRAMS
@@ -179,8 +179,8 @@ def test_a_program_holds_the_settings_for_itself_and_its_children(
     }
 
 
-def test_our_values_are_jaxs_defaults_and_enter_no_context() -> None:
-    """So that nothing changes, and nothing compiles twice, where nobody set anything."""
+def test_default_settings_enter_no_context() -> None:
+    """So that, without user settings, nothing changes and nothing compiles twice."""
     assert {name: getattr(jax.config, name) for name in OURS} == OURS
     with our_settings():
         assert {name: getattr(jax.config, name) for name in OURS} == OURS

@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 
 
 class Clock:
-    """The seconds that the progress, and tqdm, read."""
+    """Clock of the progress and of tqdm, in seconds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -29,7 +29,7 @@ class Clock:
         monkeypatch.setattr("tqdm.std.time", lambda: self.now)
 
 
-def test_no_time_is_estimated_of_the_update_that_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_excludes_compiling_update(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, stream = Clock(monkeypatch), io.StringIO()
     with Progress("BC", total=40, unit="epochs", stream=stream) as progress:
         for seconds, epoch in ((600, 1), (20, 11), (20, 21), (38, 40)):
@@ -43,43 +43,43 @@ def test_no_time_is_estimated_of_the_update_that_compiled(monkeypatch: pytest.Mo
     ]
 
 
-def test_nor_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_rate_excludes_compiling_update(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, stream = Clock(monkeypatch), Terminal()
     with Progress("BC", total=40, unit="epochs", stream=stream) as progress:
-        shown = []
+        drawn = []
         for seconds, epoch in ((600, 1), (20, 11), (20, 21)):
             clock.now += seconds
             progress.update(epoch)
-            shown.append(stream.getvalue().split("\r")[-1])
-    assert "1/40 epochs [10:00]" in shown[0]
-    assert "11/40 epochs [10:20, 0.5 epochs/s, 58 s left]" in shown[1]
-    assert "21/40 epochs [10:40, 0.5 epochs/s, 38 s left]" in shown[2]
+            drawn.append(stream.getvalue().split("\r")[-1])
+    assert "1/40 epochs [10:00]" in drawn[0]
+    assert "11/40 epochs [10:20, 0.5 epochs/s, 58 s left]" in drawn[1]
+    assert "21/40 epochs [10:40, 0.5 epochs/s, 38 s left]" in drawn[2]
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_nor_of_what_is_compiled_later(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the first validation, or another cell of a matrix: 8 of its 10 seconds."""
+def test_rate_excludes_later_compilation(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as the first validation, or another cell of a matrix: 8 of its 10 seconds."""
     clock, stream = Clock(monkeypatch), Terminal() if terminal else io.StringIO()
-    with Progress("cells", total=41, unit="cells", interval_s=0.0, stream=stream) as shown:
+    with Progress("cells", total=41, unit="cells", interval_s=0.0, stream=stream) as progress:
         clock.now += 30
-        shown.update(1)
+        progress.update(1)
         for event in (COMPILED, "/jax/something/else"):
             monitoring.record_event_duration_secs(event, 8.0)
         clock.now += 10
-        shown.update(2)
+        progress.update(2)
         clock.now += 2
-        shown.update(3)
+        progress.update(3)
     assert "0.5 cells/s, 1 min 16 s left" in re.split(r"[\r\n]+", stream.getvalue().strip())[-1]
 
 
-def test_a_compiled_program_is_noticed() -> None:
+def test_compile_time_is_measured() -> None:
     with Progress("cells", total=2, unit="cells", stream=io.StringIO()):
         before = _compilation.seconds
         jax.jit(lambda x: x * 7.1875 + 3)(np.float32(1)).block_until_ready()
         assert _compilation.seconds > before
 
 
-def test_the_first_update_is_waited_for_with_a_line() -> None:
+def test_line_appears_before_first_update() -> None:
     stream = io.StringIO()
     with Progress("games", total=9, unit="games", interval_s=0.05, stream=stream):
         deadline = time.monotonic() + 10
@@ -88,11 +88,11 @@ def test_the_first_update_is_waited_for_with_a_line() -> None:
     written = stream.getvalue()
     assert written.splitlines()[:2] == ["games: 0/9 games, 0 s so far"] * 2
     time.sleep(0.2)
-    assert stream.getvalue() == written  # it is closed
+    assert stream.getvalue() == written  # closed
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_what_takes_a_few_seconds_is_quiet(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_progress_is_quiet(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for seconds, lines in ((3, 0), (5, 1)):
         clock, stream = Clock(monkeypatch), Terminal() if terminal else io.StringIO()
         with Progress("games", total=4, unit="games", stream=stream, quiet_s=SOON_S) as progress:
@@ -103,7 +103,7 @@ def test_what_takes_a_few_seconds_is_quiet(terminal: bool, monkeypatch: pytest.M
         assert bool(stream.getvalue()) == bool(lines)
 
 
-def test_of_two_measurements_one_in_the_other_the_outer_is_shown() -> None:
+def test_nested_progress_shows_outer() -> None:
     outer, inner = io.StringIO(), io.StringIO()
     with (
         Progress("games", total=1, unit="decks", interval_s=0.0, stream=outer, quiet_s=1e-9) as one,
@@ -121,15 +121,15 @@ def test_of_two_measurements_one_in_the_other_the_outer_is_shown() -> None:
     assert "1/1 cells" in outer.getvalue() and "9/9 games" in inner.getvalue()
 
 
-def test_progress_without_a_terminal_is_quiet_between_lines() -> None:
+def test_plain_lines_respect_interval() -> None:
     stream = io.StringIO()
     with Progress("PPO", total=1000, unit="steps", interval_s=3600.0, stream=stream) as progress:
         for position in range(1, 1001):
             progress.update(position)
-    assert len(stream.getvalue().splitlines()) == 1  # the last one
+    assert len(stream.getvalue().splitlines()) == 1  # the last line
 
 
-def test_progress_on_a_terminal_is_a_bar() -> None:
+def test_terminal_progress_is_a_bar() -> None:
     stream = Terminal()
     with Progress("PPO", total=10, unit="steps", initial=5, stream=stream) as progress:
         progress.update(10, score=21.5)

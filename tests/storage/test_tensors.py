@@ -1,5 +1,4 @@
-"""Files of safetensors: arrays of any layout, equal bytes, and one line for a file that holds
-something else."""
+"""safetensors files: arrays of any layout, equal bytes, one-line errors."""
 
 from __future__ import annotations
 
@@ -34,14 +33,14 @@ BITS = {"F4": 4, "F6_E2M3": 6, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "BF16":
 
 
 def write_dtype(path: Path, name: str, dtype: str, metadata: dict[str, str] | None = None) -> None:
-    """A file with one tensor of eight numbers, all of whose bits are 0."""
+    """Write a file with one tensor of eight numbers with all bits 0."""
     entry = {"dtype": dtype, "shape": [8], "data_offsets": [0, BITS[dtype]]}
     header = json.dumps({name: entry} | ({"__metadata__": metadata} if metadata else {})).encode()
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(BITS[dtype]))
 
 
 @pytest.mark.parametrize("dtype", BITS)
-def test_a_dtype_that_numpy_lacks_is_one_line(
+def test_unsupported_dtype_is_one_line_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], dtype: str
 ) -> None:
     path = tmp_path / "file.safetensors"
@@ -61,15 +60,15 @@ def test_a_dtype_that_numpy_lacks_is_one_line(
         assert dtype in lines[0]
 
 
-def test_an_exported_agent_with_such_a_tensor(tmp_path: Path) -> None:
-    whole, spoilt = tmp_path / "whole.safetensors", tmp_path / "spoilt.safetensors"
+def test_exported_agent_with_unsupported_dtype_is_rejected(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole.safetensors", tmp_path / "spoilt.safetensors"
     write_file(whole, network_policy(TINY, 0), {"about": "a test"})
-    write_dtype(spoilt, "logits/bias", "F8_E4M3", read_metadata(whole))
+    write_dtype(broken, "logits/bias", "F8_E4M3", read_metadata(whole))
     with pytest.raises(ValueError, match=r"spoilt.safetensors: .* 'logits/bias' is of dtype F8_"):
-        load_policy(spoilt)
+        load_policy(broken)
 
 
-def test_what_numpy_has_is_read(tmp_path: Path) -> None:
+def test_numpy_dtypes_are_read(tmp_path: Path) -> None:
     path = tmp_path / "file.safetensors"
     kinds = "? u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 f8 c8"
     tensors = {kind: np.ones(2, kind) for kind in kinds.split()}
@@ -82,13 +81,13 @@ def test_what_numpy_has_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 7, b"no tensors at all", b"\xff" * 64])
-def test_what_is_no_such_file(tmp_path: Path, content: bytes) -> None:
+def test_invalid_tensor_file_is_rejected(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file.safetensors"
     path.write_bytes(content)
     for read in (read_tensors, read_metadata):
         with pytest.raises(ValueError, match="."):
             read(path)
-    with pytest.raises(ValueError, match=r"file.safetensors: expected a safetensors file, got one"):
+    with pytest.raises(ValueError, match=r"file.safetensors: expected a safetensors file, got: "):
         load_games(path)
     with pytest.raises(ValueError, match="."):
         read_tensors(tmp_path / "none.safetensors")
@@ -121,7 +120,7 @@ LAYOUTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_array_of_any_layout(tmp_path: Path, layout: str) -> None:
+def test_array_layout_round_trips(tmp_path: Path, layout: str) -> None:
     """safetensors 0.8.0 copies the memory, whatever the strides."""
     array, path = LAYOUTS[layout], tmp_path / "a.safetensors"
     expected = np.array(np.asarray(array).tolist(), np.asarray(array).dtype.newbyteorder("="))
@@ -137,8 +136,8 @@ def test_an_array_of_any_layout(tmp_path: Path, layout: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4"])
-def test_leaves_of_a_dtype_that_numpy_lacks(tmp_path: Path, dtype: str) -> None:
-    """An agent may remember such; it must not forget for that."""
+def test_bfloat16_leaves_round_trip(tmp_path: Path, dtype: str) -> None:
+    """An agent's memory may have such leaves."""
     path, leaf = tmp_path / "a.safetensors", np.asarray(NUMBERS.T % 5, jnp.dtype(dtype))
     write_pytree(path, (leaf, jnp.asarray(leaf)))
     back = read_pytree(path, (leaf, leaf))
@@ -149,7 +148,7 @@ def test_leaves_of_a_dtype_that_numpy_lacks(tmp_path: Path, dtype: str) -> None:
     assert read_pytree(path, (bits, bits)) is None  # other numbers
 
 
-def test_leaves_of_an_older_file(tmp_path: Path) -> None:
+def test_older_pytree_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     save_file({"0": NUMBERS, "1": np.ones(2)}, path)
     back = read_pytree(path, (jnp.asarray(NUMBERS), np.ones(2)))
@@ -158,24 +157,24 @@ def test_leaves_of_an_older_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("array", [np.array(["a"]), np.ones(2, complex), jnp.ones(2, jnp.bfloat16)])
-def test_what_could_not_be_read_back_is_not_written(tmp_path: Path, array: Any) -> None:
+def test_unsupported_dtype_is_not_written(tmp_path: Path, array: Any) -> None:
     path = tmp_path / "a.safetensors"
     with pytest.raises(ValueError, match=f"tensor 'b': expected bool, .*, got {array.dtype}$"):
         write_tensors(path, {"a": np.ones(2), "b": array})
     assert not path.exists()
 
 
-def test_names_that_would_lose_an_array_are_refused(tmp_path: Path) -> None:
+def test_conflicting_tensor_names_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     with pytest.raises(ValueError, match="expected another name than '__metadata__' for a tensor"):
         write_tensors(path, {"__metadata__": NUMBERS}, {"a": "b"})
-    with pytest.raises(ValueError, match=r"leaf a/b: expected a path of its own, got two"):
+    with pytest.raises(ValueError, match=r"leaf a/b: expected a unique path, got two"):
         write_tree(path, {"a/b": NUMBERS, "a": {"b": NUMBERS}})
     assert not path.exists()
 
 
-def test_equal_tensors_are_equal_bytes(tmp_path: Path) -> None:
-    """Whatever the order in which they come; safetensors 0.8.0 shuffles the metadata."""
+def test_equal_tensors_give_equal_bytes(tmp_path: Path) -> None:
+    """In any order of the tensors; safetensors 0.8.0 shuffles the metadata."""
     path, files = tmp_path / "a.safetensors", set()
     tensors: dict[str, np.ndarray] = {
         "b": NUMBERS,
@@ -184,15 +183,15 @@ def test_equal_tensors_are_equal_bytes(tmp_path: Path) -> None:
     }
     metadata = {f"key {n}": f'"{n}" \\ \u00fc\U0001f600\n' for n in range(12)}
     for _ in range(4):
-        for given in (tensors, dict(reversed(tensors.items()))):
-            write_tensors(path, given, dict(reversed(metadata.items())))
+        for ordered in (tensors, dict(reversed(tensors.items()))):
+            write_tensors(path, ordered, dict(reversed(metadata.items())))
             files.add(path.read_bytes())
     (file,) = files
     length = int.from_bytes(file[:8], "little")
     header = json.loads(file[8 : 8 + length])
     assert length % 8 == 0 and [*header] == sorted(header)
     assert [*header["__metadata__"]] == sorted(metadata)
-    for name, tensor in tensors.items():  # each begins at a multiple of its own size
+    for name, tensor in tensors.items():  # each starts at a multiple of its own size
         assert (8 + length + header[name]["data_offsets"][0]) % tensor.itemsize == 0
     assert read_metadata(path) == metadata
     for name, tensor in load(file).items():  # the library's own reader
@@ -204,7 +203,7 @@ def test_equal_tensors_are_equal_bytes(tmp_path: Path) -> None:
         np.testing.assert_array_equal(tensor, tensors[name])
 
 
-def test_one_module_calls_the_library() -> None:
+def test_one_module_calls_safetensors() -> None:
     package = Path(tensors_module.__file__).parents[1]
     users = [path for path in package.rglob("*.py") if "from safetensors" in path.read_text()]
     assert users == [Path(tensors_module.__file__)]

@@ -1,5 +1,4 @@
-"""Numbers are checked where they enter: every field of every config, every argument of every
-command."""
+"""Validation of all fields of configs and all arguments of commands."""
 
 from __future__ import annotations
 
@@ -32,11 +31,11 @@ from hanabi_rl.storage.validation import (
 NOT_FLOATS = (float("nan"), float("inf"), float("-inf"))
 NOT_INTS = (2**63, -(2**63), 0.5, float("nan"))
 SAY_THEMSELVES = (Rules, NetworkConfig, StructuredConfig)
-"""Dataclasses that refuse values as they are made."""
+"""Dataclasses that validate in `__post_init__`."""
 
 
 def numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, type, Callable[[Any], Any]]]:
-    """Each number of a config: its flag, its kind, and the config with another value there."""
+    """Each number of a config: flag, type, and a function that sets it."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         name, value = field.name, getattr(config, field.name)
@@ -65,7 +64,7 @@ def numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, type, Callable
 
 
 @pytest.mark.parametrize("config", [*ALGORITHMS, SweepConfig, ZeroShot])
-def test_every_number_of_every_config_is_checked(config: Any) -> None:
+def test_config_numbers_are_validated(config: Any) -> None:
     made = ALGORITHMS[config].config() if isinstance(config, str) else config()
     found = list(numbers(made))
     assert len(found) > 5
@@ -87,8 +86,8 @@ AT_LEAST_1 = {"games", "eval_games", "heldout_games", "selfplay_games", "count",
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"main"}))
-def test_every_number_of_every_command_is_checked(name: str) -> None:
-    """Before anything is done: it has not even the files that it asks for."""
+def test_command_numbers_are_validated(name: str) -> None:
+    """Before any work: not even the named files exist."""
     body = COMMANDS[name]
     hints = typing.get_type_hints(body)
     needed = {
@@ -110,7 +109,7 @@ def test_every_number_of_every_command_is_checked(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "text"),
     [
         (1.0000001, "1.0000001"),
         (1.0000000000000002, "1.0000000000000002"),
@@ -122,17 +121,17 @@ def test_every_number_of_every_command_is_checked(name: str) -> None:
         (float("nan"), "nan"),
     ],
 )
-def test_a_number_that_is_refused_is_shown_with_all_its_digits(value: float, shown: str) -> None:
+def test_rejected_number_shows_all_digits(value: float, text: str) -> None:
     with pytest.raises(InvalidValueError) as refused:
         IPPOConfig(gamma=value)
-    assert str(refused.value).removesuffix(f", got {shown}") in (
+    assert str(refused.value).removesuffix(f", got {text}") in (
         "--gamma: expected a number from 0 to 1",
         "--gamma: expected a number",
     )
 
 
-def test_no_two_seeds_are_one() -> None:
-    """JAX takes 32 bits of a seed: beyond them, and below 0, it would be another's run again."""
+def test_seed_range_has_no_aliases() -> None:
+    """JAX uses 32 bits of a seed: numbers beyond them, or below 0, would repeat another run."""
     key = lambda seed: np.asarray(jax.random.key_data(jax.random.key(seed))).tolist()  # noqa: E731
     assert key(2**32 + 1) == key(1) and key(-1) == key(2**32 - 1)
 
@@ -159,14 +158,14 @@ def test_no_two_seeds_are_one() -> None:
         (Range(high=0.5), (-1e300, 0.5), (0.6,), "at most 0.5"),
     ],
 )
-def test_a_range_holds_its_bounds_and_names_them(
+def test_range_contains_and_prints_bounds(
     allowed: Range, inside: tuple[float, ...], outside: tuple[float, ...], text: str
 ) -> None:
     assert all(map(allowed.contains, inside)) and not any(map(allowed.contains, outside))
     assert str(allowed) == text
 
 
-def test_what_is_checked_of_a_value() -> None:
+def test_validate_arguments_checks_values() -> None:
     def command(
         many: tuple[Annotated[int, Range(1, 3)], ...] = (),
         maybe: Annotated[float, Range(0.0, 1.0)] | None = None,

@@ -1,4 +1,4 @@
-"""Counts in words."""
+"""Counts as text."""
 
 import pytest
 
@@ -16,5 +16,5 @@ from hanabi_rl.storage.words import count
         (3, ("life", "lives"), "3 lives"),
     ],
 )
-def test_a_count_of_one_is_singular(number, words, text):
+def test_count_of_one_is_singular(number, words, text):
     assert count(number, *words) == text

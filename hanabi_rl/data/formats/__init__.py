@@ -1,1 +1,1 @@
-"""Files of other people: AH2AC2's safetensors and hanab.live's JSON and links, read and written."""
+"""Third-party formats: AH2AC2 safetensors, hanab.live JSON, links and deals."""

@@ -1,8 +1,8 @@
-"""The AH2AC2 safetensors layout, read and written.
+"""The AH2AC2 safetensors layout.
 
 `actions [N, T, P]`, `decks [N, 50, 2]`, `game_ids [N]`, `num_actions [N]`, `num_players []`,
-`scores [N]`, optionally, both ours, `human_seats bool[N, P]` and `players [N, P]`. A game that is
-not the standard one has its `Rules` as JSON in the file's metadata.
+`scores [N]`; optional extensions of this package: `human_seats bool[N, P]`, `players [N, P]`. For
+rules other than the standard ones, the metadata hold `Rules` as JSON under `rules`.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ DIMENSIONS = {
     "scores": 1,
 }
 OPTIONAL = {"human_seats": 2, "players": 2}
-# far beyond any game: what replays a file of games allocates by its number of turns
+# far beyond any game; replay allocates memory per turn
 MAX_TURNS = 1024
 
 
 def read(path: Path) -> Games:
-    """The games in the file, `unfinished` not yet known. Raises GameDataError as `read_each`, for
-    the first game that is not what it should be."""
+    """Games of the file, `unfinished` not computed. Raises GameDataError for the first invalid
+    game."""
     return read_each(path)[0]
 
 
 def read_each(
     path: Path, validate: bool = True, on_invalid: OnInvalid = raise_invalid
 ) -> tuple[Games, np.ndarray]:
-    """The games in the file, `unfinished` not yet known, and which are good so far (bool[N]).
-    Raises GameDataError where the layout is not the expected one.
+    """Games of the file, `unfinished` not computed, and a mask of the valid games so far, bool[N].
 
-    Hands `on_invalid` each game with a number that does not fit into 32 bits (its id: 64); with
-    `validate`, also with a card or action out of range, or where a seat acts out of turn.
+    `on_invalid` receives the error of each game with a number beyond int32 (ids: int64); with
+    `validate`, also of each game with an unknown card or action, or an action out of turn. Raises
+    GameDataError for another layout.
     """
     source = str(path)
     tensors, metadata = _open(path)
@@ -82,7 +82,7 @@ def read_each(
 
 
 def write(path: Path, games: Games) -> None:
-    """Write the file atomically; equal games give equal bytes."""
+    """Write a file atomically; equal games give equal bytes."""
     rules, (num_games, num_turns) = games.rules, games.actions.shape
     turns = np.arange(num_turns)
     actions = np.full((num_games, num_turns, rules.num_players), rules.noop, np.int32)
@@ -108,7 +108,7 @@ def _open(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         return read_tensors(path)
     except ValueError as error:
         raise GameDataError(
-            f"expected a safetensors file, got one that cannot be read: {error}", source=str(path)
+            f"expected a safetensors file, got: {error}", source=str(path)
         ) from error
 
 
@@ -122,7 +122,7 @@ def _check_tensors(tensors: dict[str, np.ndarray], source: str, validate: bool) 
     unknown = sorted(set(tensors) - set(known))
     if unknown and validate:
         raise GameDataError(
-            f"expected no tensors but {sorted(known)}, got {unknown[0]!r}", source=source
+            f"expected only the tensors {sorted(known)}, got {unknown[0]!r}", source=source
         )
     for name in known.keys() & tensors.keys():
         tensor, kinds = tensors[name], "b" if name == "human_seats" else "iu"
@@ -138,8 +138,7 @@ def _check_tensors(tensors: dict[str, np.ndarray], source: str, validate: bool) 
 
 
 def _too_wide(tensors: dict[str, np.ndarray], source: str) -> Iterator[GameDataError]:
-    """Games with a number that does not fit into int32, or their id into int64: it would come out
-    as another one."""
+    """Games with a number that does not fit into int32 (ids: int64): the cast would change it."""
     for name in ("actions", "decks", "num_actions", "scores", "players", "game_ids"):
         kind = np.int64 if name == "game_ids" else np.int32
         tensor, limits = tensors.get(name, np.zeros((), kind)), np.iinfo(kind)
@@ -152,7 +151,7 @@ def _too_wide(tensors: dict[str, np.ndarray], source: str) -> Iterator[GameDataE
 
 
 def _games_with(wrong: np.ndarray) -> list[int]:
-    """The games of which anything is `wrong` [N, ...]."""
+    """Indices of games with any True in `wrong` [N, ...]."""
     return [int(game) for game in np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim))))]
 
 
@@ -162,7 +161,7 @@ def _rules(num_players: int, metadata: dict[str, str], source: str) -> Rules:
         rules = Rules(**{"num_players": num_players} | fields)
     except (TypeError, ValueError, RecursionError) as error:
         raise GameDataError(
-            f"expected rules that can be played, got: {error}", source=source, field="num_players"
+            f"expected valid rules, got: {error}", source=source, field="num_players"
         ) from error
     if rules.num_players != num_players:
         raise GameDataError(
@@ -198,7 +197,7 @@ def _check_shapes(tensors: dict[str, np.ndarray], rules: Rules, source: str) -> 
 def _out_of_range(
     tensors: dict[str, np.ndarray], rules: Rules, source: str
 ) -> Iterator[GameDataError]:
-    """Games with a card or an action that the rules do not have."""
+    """Games with a card or an action outside the rules."""
     game_ids = tensors["game_ids"]
     for axis, (name, limit) in enumerate((("colour", rules.num_colors), ("rank", rules.num_ranks))):
         values = tensors["decks"][..., axis]
@@ -226,15 +225,14 @@ def _out_of_range(
 def _out_of_turn(
     actions: np.ndarray, game_ids: np.ndarray, rules: Rules, source: str
 ) -> Iterator[GameDataError]:
-    """Games in which a seat acts while another moves."""
+    """Games in which a seat acts out of turn."""
     turns, seats = np.ogrid[: actions.shape[1], : rules.num_players]
     wrong = (actions != rules.noop) & (seats != turns % rules.num_players)
     for game in _games_with(wrong):
         turn, seat = np.argwhere(wrong[game])[0]
         problem = (
             f"seat {seat}: expected the no-op {rules.noop} while seat {turn % rules.num_players} "
-            "moves, "
-            f"got {actions[game, turn, seat]}"
+            f"moves, got {actions[game, turn, seat]}"
         )
         place = {"game": game, "game_id": int(game_ids[game]), "turn": int(turn)}
         yield GameDataError(problem, source=source, field="actions", **place)

@@ -1,9 +1,8 @@
-"""hanab.live's two formats for one game: the JSON of "Watch Specific Replay" and the link with a
-game in its address.
+"""One game in hanab.live's formats: JSON ("Watch Specific Replay") and replay link.
 
-The site names a card by its index in the deck where we name a slot, and a hint's target by its seat
-where we count from the mover. It ends a game as soon as no more points can be reached, hands after
-their player's last turn included, so an exported game ends there too (`exported_length`).
+The site identifies a card by its deck index (here: by slot) and a hint's target by its seat (here:
+relative to the current player). It ends a game once no more points can be scored, so an exported
+game ends there too (`exported_length`).
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ LINK_CHUNK = 20
 VARIANT = "No Variant"
 VARIANT_ID = 0
 MAX_SEED_LENGTH = 100
-"""Characters of a seed's name; longer ones are not kept."""
+"""Maximum characters of a seed's name; longer names are dropped."""
 PLAY, DISCARD, COLOR_HINT, RANK_HINT, GAME_OVER, VOTED_OVER = range(6)
 ENDS = (GAME_OVER, VOTED_OVER)
-"""What is no move: a player, or the players by a vote, end the game."""
+"""Entries that are not moves: the game is ended by a player or by a vote."""
 FOREIGN_OPTIONS = (
     "cardCycle",
     "deckPlays",
@@ -50,26 +49,26 @@ OWN_OPTIONS = (
     *("numPlayers", "startingPlayer", "variant", "variantName", "variantID"),
     *("timed", "timeBase", "timePerTurn", "speedrun", "tableName", "maxPlayers"),
 )
-"""Options that leave the rules as they are, but for when a speedrun ends."""
+"""Options that leave the rules unchanged, except for the end of a speedrun."""
 _SITE = re.compile(r"(?:https?:/{1,2})?(?:www\.)?hanab\.live(?![\w.-])/*([^#?]*)", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
 class ImportedGame:
-    """A game read from hanab.live, in our terms: seat 0 starts, cards and actions are our ids."""
+    """A game read from hanab.live: seat 0 moves first, with this package's card and action ids."""
 
     rules: Rules
     deck: np.ndarray  # uint8[50], top card first
     actions: np.ndarray  # int32[moves]
-    score: int  # 0 when all lives were lost
+    score: int  # 0 if all lives were lost
     game_id: int | None = None
     players: tuple[str, ...] = ()
-    seed: str = ""  # the site's name of the deal, where its export gives one
-    surplus: bool = False  # a move after the last life was lost is left out
+    seed: str = ""  # the site's name of the deal, "" if the export has none
+    surplus: bool = False  # a move after the last life was dropped
 
 
 class SiteGameError(ValueError):
-    """A game that cannot be read. `ended`: how it ended, None where that is unknown."""
+    """A game that cannot be read. `ended`: its ending, None if unknown."""
 
     def __init__(self, problem: str, ended: Ending | None = None) -> None:
         super().__init__(problem)
@@ -82,11 +81,14 @@ def game_to_json(
     actions: Iterable[int],
     game_id: int | None = None,
 ) -> dict[str, Any]:
-    """The site's JSON record of a game: `deck` card ids [50], `actions` our ids, read up to the
-    first no-op.
+    """The site's JSON record of a game, up to the first no-op.
 
-    Raises ValueError for a game hanab.live does not have, an illegal move, or a game without a
-    move.
+    Args:
+        deck: card ids [50].
+        actions: this package's action ids.
+
+    Raises:
+        ValueError: rules that hanab.live lacks, an illegal move, or a game without moves.
     """
     site_actions = _site_actions(rules, deck, actions)
     record = {
@@ -102,22 +104,21 @@ def game_to_json(
 
 
 def exported_length(rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]) -> int:
-    """How many of the game's moves the site keeps: it stops once no card that is left can be
-    played."""
+    """Number of moves that the site saves: it stops once no remaining card can score."""
     return len(_site_actions(rules, deck, actions))
 
 
 def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) -> ImportedGame:
-    """Read the site's JSON record; another starting player than 0 rotates the seats.
+    """Read the site's JSON record; a starting player other than 0 rotates the seats.
 
     Args:
         record: one game.
-        failed_speedruns: True reads a speedrun in which a needed card was lost, as a game that
-            stops there. The site ends it with score 0, the standard rules do not.
+        failed_speedruns: True reads a speedrun that lost a needed card as a game that stops there
+            (the site ends it with score 0, the standard rules do not).
 
     Raises:
-        ValueError: naming what is missing or of the wrong type, an option that changes the rules,
-            or an illegal move.
+        ValueError: names a missing or mistyped key, an option that changes the rules, or an illegal
+            move.
     """
     for key in ("players", "deck", "actions"):
         if not isinstance(record.get(key), list):
@@ -133,7 +134,7 @@ def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) ->
     may_fail = not failed_speedruns and bool((record.get("options") or {}).get("speedrun"))
     for kind, target, value in moves:
         if table.life_tokens == 0 and len(actions) == len(moves) - 1:
-            break  # the surplus move of some recorders, see `data.endings`
+            break  # surplus move of some recorders, see `data.endings`
         if kind in (PLAY, DISCARD) and 0 <= target < rules.deck_size:
             target = new_order[target]
         elif kind in (COLOR_HINT, RANK_HINT) and 0 <= target < rules.num_players:
@@ -165,8 +166,7 @@ def game_from_json(record: Mapping[str, Any], failed_speedruns: bool = False) ->
 def replay_link(
     rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int], turn: int = 1
 ) -> str:
-    """The replay link of a game, opened at `turn` (counted from 1, the deal). Raises ValueError as
-    `game_to_json`."""
+    """Replay link of a game, opened at `turn` (from 1, the deal). Raises as `game_to_json`."""
     site_actions = _site_actions(rules, deck, actions)
     kinds = [kind for kind, _, _ in site_actions]
     low, high = min(kinds), max(kinds)
@@ -182,17 +182,17 @@ def replay_link(
 
 
 def is_link(text: str) -> bool:
-    """Whether this is an address on hanab.live, in any of the spellings that browsers take."""
+    """True for an address on hanab.live, in any spelling that browsers accept."""
     return _SITE.match(_unwrapped(text)) is not None
 
 
 def _unwrapped(text: str) -> str:
-    """A link as it is pasted, without what chats put around it."""
+    """A pasted link without the characters that chats put around it."""
     return urllib.parse.unquote(text.strip().strip("<>"))
 
 
 def _payload(link: str) -> str:
-    """What a replay link says of the game; of what is no link, all of it up to the turn."""
+    """The game in a replay link; for other text, everything before the turn."""
     text = _unwrapped(link)
     if (site := _SITE.match(text)) is None:
         return text.partition("#")[0]
@@ -203,15 +203,15 @@ def _payload(link: str) -> str:
     number = rest.partition("/")[0]
     if page.lower() in ("shared-replay", "replay", "export") and number.isdecimal():
         raise ValueError(
-            f"{wanted}: only the site has that game; save https://hanab.live/export/{number} as "
-            f"{number}.json and name that file"
+            f"{wanted}: that game is only on the site; save https://hanab.live/export/{number} as "
+            f"{number}.json and use that file"
         )
     raise ValueError(wanted)
 
 
 def decode_link(link: str) -> ImportedGame:
-    """The game in a replay link or its bare payload; the inverse of `replay_link`. Raises
-    ValueError where it is malformed, or names a game that only the site has."""
+    """The game in a replay link or its bare payload; inverse of `replay_link`. Raises ValueError if
+    the text is malformed or the game is only on the site."""
     parts = _payload(link).replace("-", "").split(",")
     if len(parts) != 3 or not all(
         len(part) >= size for part, size in zip(parts, (3, 2, 1), strict=True)
@@ -258,10 +258,10 @@ def decode_link(link: str) -> ImportedGame:
 def _site_actions(
     rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]
 ) -> list[tuple[int, int, int | None]]:
-    """(type, target, value) of each move the site keeps."""
+    """(type, target, value) of each move that the site saves."""
     if not rules.is_standard:
         got = rules.difference_from(Rules(num_players=rules.num_players))
-        raise ValueError(f"hanab.live has the standard 50-card game only, got one of {got}")
+        raise ValueError(f"hanab.live has only the standard 50-card game, got {got}")
     table = PythonGame(rules, deck)
     result: list[tuple[int, int, int | None]] = []
     for action in actions:
@@ -270,7 +270,7 @@ def _site_actions(
             break
         if move.kind in ("play", "discard"):
             hand = table.hands[table.player]
-            # an empty slot: `apply` says so
+            # an empty slot: `apply` reports it
             order = hand[move.slot] if move.slot < len(hand) else -1
             result.append((PLAY if move.kind == "play" else DISCARD, order, None))
         else:
@@ -287,7 +287,7 @@ def _site_actions(
 
 
 def _our_action(table: PythonGame, kind: int, target: int, value: int | None) -> int:
-    """Our action id of the site's move; raises ValueError where it cannot be expressed."""
+    """This package's action id of the site's move; ValueError if there is none."""
     rules, where = table.rules, f"turn {table.turn}"
     if kind in (PLAY, DISCARD):
         hand = table.hands[table.player]
@@ -315,15 +315,15 @@ def _our_action(table: PythonGame, kind: int, target: int, value: int | None) ->
 
 
 def foreign_options(options: Mapping[str, Any]) -> list[str]:
-    """The options that are on and change the rules, or the order of cards in a hand. One card more
-    and one card less are the standard hand."""
+    """Enabled options that change the rules or the card order in a hand. One extra card and one
+    card less together give the standard hand."""
     on = [name for name in FOREIGN_OPTIONS if options.get(name)]
     both = {"oneExtraCard", "oneLessCard"}
     return [name for name in on if name not in both] if both <= {*on} else on
 
 
 def _check_options(record: Mapping[str, Any], num_players: int) -> int:
-    """The starting player; raises ValueError naming an option that changes the rules."""
+    """The starting player. Raises ValueError for an option that changes the rules."""
     options = record.get("options") or {}
     if not isinstance(options, Mapping):
         raise ValueError(f"expected an object under 'options', got {type(options).__name__}")
@@ -349,7 +349,7 @@ def _check_options(record: Mapping[str, Any], num_players: int) -> int:
     for key, value in options.items():
         if value and key not in (*OWN_OPTIONS, *FOREIGN_OPTIONS):
             raise ValueError(
-                f"option {key}: expected one that is known, or off, got {reprlib.repr(value)}"
+                f"option {key}: expected a known option, or off, got {reprlib.repr(value)}"
             )
     start = options.get("startingPlayer", 0)
     if type(start) is not int or not 0 <= start < num_players:
@@ -371,20 +371,19 @@ def _read_card(card: Any, index: int) -> int:
 
 
 def _check_speedrun(table: PythonGame) -> None:
-    """Raises SiteGameError where the site ended a speedrun: a needed card is lost, not the last
-    life."""
+    """Raise SiteGameError if the site ended a speedrun: a needed card is lost, lives are left."""
     lost = exhausted_cards(table.rules, table.discard_planes)
     if lost and table.life_tokens > 0:
         card = card_name(table.rules, lost.bit_length() - 1)
         raise SiteGameError(
             f"option speedrun: turn {table.turn - 1} lost the last {card}, so the site ended the "
-            "game with score 0; the standard rules go on",
+            "game with score 0; the standard rules continue",
             "failed speedrun",
         )
 
 
 def _read_moves(entries: Sequence[Any]) -> list[tuple[int, int, int | None]]:
-    """(type, target, value) of each entry before one that ends the game."""
+    """(type, target, value) of each entry before an entry that ends the game."""
     read = [_read_action(entry, index) for index, entry in enumerate(entries)]
     moves = list(itertools.takewhile(lambda entry: entry[0] not in ENDS, read))
     if more := sum(kind not in ENDS for kind, _, _ in read[len(moves) :]):

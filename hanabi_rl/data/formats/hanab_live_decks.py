@@ -1,8 +1,8 @@
-"""hanab.live's decks: the deal that a seed such as `p3v0s950` names, computed as the site does.
+"""hanab.live decks, computed from seeds such as `p3v0s950` as the site does.
 
-`p3v0s950` is deal 950 of variant 0 for three players. The site hashes the name with CRC-64/XZ and
-seeds Go's `math/rand` source with it, an additive lagged Fibonacci generator with lags 607 and 273.
-The source shuffles the sorted deck inside out, then the order in which players joined.
+`p3v0s950` is deal 950 of variant 0 for three players. The site seeds Go's `math/rand` with the
+CRC-64/XZ of the name: an additive lagged Fibonacci generator with lags 607 and 273. It shuffles the
+sorted deck inside out, then the order of the players.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 
 MAX_SEEDS = 100_000
-"""Maximum number of deals that one list of names may hold."""
+"""Maximum number of deals in one list of names."""
 EXAMPLE = "p3v0s950"
 LONG_LAG, SHORT_LAG = 607, 273
 TABLE_STEPS = 7_800_000_000_000
-"""Steps of the generator, seeded with 1, that lead to Go's table of start values."""
+"""Generator steps from seed 1 to Go's table of start values."""
 MODULUS, MULTIPLIER = 2**31 - 1, 48271
 SKIPPED = 20
 """Numbers of the linear congruential generator that Go discards before the first start value."""
 ZERO_SEED = 89482311
-"""Seed that Go uses in place of 0."""
+"""Seed that Go uses instead of 0."""
 CRC_POLYNOMIAL = 0xC96C5795D7870F42
 _BATCH = 10_000
 _NAME = re.compile(
@@ -37,12 +37,11 @@ _RANGE = re.compile(r"(0|[1-9]\d{,17})\.\.(0|[1-9]\d{,17})")
 
 
 def deck_from_seed(name: str) -> np.ndarray:
-    """Return the deck of one seed, uint8[50] card ids, top card first.
+    """The deck of one seed, uint8[50] card ids, top card first.
 
-    Seat 0 holds the first hand, its oldest card first, seat 1 the next hand, and so on.
+    Seat 0 holds the first hand, oldest card first, seat 1 the next hand, and so on.
 
-    Raises:
-        ValueError: `name` is no seed of the site's standard game for 2 to 5 players.
+    Raises ValueError if `name` is not a seed of the site's standard game for 2 to 5 players.
     """
     names, _ = parse_seed_names([name], flag="seed")
     if names != [name]:
@@ -51,7 +50,7 @@ def deck_from_seed(name: str) -> np.ndarray:
 
 
 def decks_from_seeds(names: Sequence[str]) -> np.ndarray:
-    """Return the decks of several seeds, uint8[N, 50], as `deck_from_seed`, of unchecked names."""
+    """Decks of several seeds, uint8[N, 50], as `deck_from_seed`; names are not validated."""
     cards = np.array(full_deck(Rules()), np.uint8)
     bounds = range(1, len(cards) + 1)
     decks = np.empty((len(names), len(cards)), np.uint8)
@@ -65,13 +64,13 @@ def parse_seed_names(texts: Sequence[str], flag: str = "--seed-names") -> tuple[
     """Expand names and ranges of seeds (`p2v0s7`, `p2v0s1..200`) into single names.
 
     Returns:
-        the names, all different, and the game that all of them deal.
+        The names, all different, and the rules of their game.
 
     Raises:
-        ValueError: a text is no name, an empty range, of another variant or number of players, or a
-            name occurs twice; the message starts with `flag`.
+        ValueError: an invalid name, an empty range, another variant, several numbers of players, or
+            a duplicate; the message starts with `flag`.
     """
-    names: dict[str, str] = {}  # the text that each comes from
+    names: dict[str, str] = {}  # name -> text that contains it
     for text in texts:
         numbers = _numbers(text, flag)
         first = texts[0]
@@ -93,7 +92,7 @@ def parse_seed_names(texts: Sequence[str], flag: str = "--seed-names") -> tuple[
 
 
 def _numbers(text: str, flag: str) -> range:
-    """The numbers of a range of names; none for one name. Raises ValueError for others."""
+    """Numbers of a range of names, empty for a single name. Raises ValueError for other text."""
     match = _NAME.fullmatch(text)
     if match is None:
         raise ValueError(
@@ -120,13 +119,13 @@ def _numbers(text: str, flag: str) -> range:
 
 
 def _source_seeds(names: Sequence[str]) -> np.ndarray:
-    """Return what Go's source is seeded with, int64[N], 1 to 2^31 - 2."""
+    """Seeds of Go's source, int64[N], 1 to 2^31 - 2."""
     seeds = crc64(names).view(np.int64) % MODULUS
     return np.where(seeds == 0, ZERO_SEED, seeds)
 
 
 def crc64(texts: Sequence[str]) -> np.ndarray:
-    """Return the CRC-64/XZ checksums of texts in UTF-8, uint64[N]."""
+    """CRC-64/XZ checksums of UTF-8 texts, uint64[N]."""
     table = np.arange(256, dtype=np.uint64)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint64(CRC_POLYNOMIAL), table >> 1)
@@ -141,7 +140,7 @@ def crc64(texts: Sequence[str]) -> np.ndarray:
 
 
 def _shuffled(items: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return `items` [K] shuffled inside out by `draws` int[N, K], each at most its column."""
+    """`items` [K] shuffled inside out by `draws` int[N, K], each at most its column."""
     shuffled = np.tile(items, (len(draws), 1))
     rows = np.arange(len(draws))
     for place in range(len(items)):
@@ -153,10 +152,8 @@ def _shuffled(items: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def _draws(seeds: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
-    """Return Go's `Intn(bound)` for each of `bounds` in turn, int64[N, K], of sources with `seeds`.
-
-    Go rejects a 31-bit word in the incomplete last interval of `bound` words, and takes the next.
-    """
+    """Go's `Intn(bound)` for each of `bounds` in turn, int64[N, K], from sources with `seeds`. Go
+    rejects a 31-bit word in the incomplete last interval of `bound` words and takes the next."""
     limits = np.array([2**31 - 2**31 % bound for bound in bounds])
     words = _words(seeds, len(bounds))
     draws = words % np.array(bounds)
@@ -170,10 +167,10 @@ def _draws(seeds: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
 
 
 def _words(seeds: np.ndarray, count: int) -> np.ndarray:
-    """Return the first `count` outputs of Go's `Int31`, int64[N, count], at most SHORT_LAG.
+    """First `count` outputs of Go's `Int31`, int64[N, count], at most SHORT_LAG.
 
-    So early each output is the sum of two start values, and start value i is made of three numbers
-    of a linear congruential generator, which are computed without those before them.
+    Each of these outputs is the sum of two start values. Start value i combines three numbers of a
+    linear congruential generator, computed without the earlier ones.
     """
     output = np.arange(count)
     places = np.stack([LONG_LAG - SHORT_LAG - 1 - output, LONG_LAG - 1 - output])
@@ -185,18 +182,18 @@ def _words(seeds: np.ndarray, count: int) -> np.ndarray:
 
 @functools.cache
 def _powers() -> np.ndarray:
-    """Return MULTIPLIER^k modulo MODULUS for the numbers in the start values, int64[3 * 607]."""
+    """MULTIPLIER^k modulo MODULUS for the numbers in the start values, int64[3 * 607]."""
     first = SKIPPED + 1
     return np.array([pow(MULTIPLIER, k, MODULUS) for k in range(first, first + 3 * LONG_LAG)])
 
 
 @functools.cache
 def start_table() -> np.ndarray:
-    """Return Go's table of start values, uint64[607], `rngCooked` in its source.
+    """Go's table of start values, uint64[607], `rngCooked` in its source.
 
-    It is the state of the same generator after TABLE_STEPS steps x[n] = x[n-607] + x[n-273] modulo
-    2^64. x[n + TABLE_STEPS] is a sum of x[n] to x[n + 606] with the coefficients of
-    t^TABLE_STEPS modulo t^607 - t^334 - 1.
+    The table is the generator's state after TABLE_STEPS steps x[n] = x[n-607] + x[n-273] modulo
+    2^64. x[n + TABLE_STEPS] is a sum of x[n] to x[n + 606] with the coefficients of t^TABLE_STEPS
+    modulo t^607 - t^334 - 1.
     """
     numbers = _powers().reshape(LONG_LAG, 3)
     start = (numbers[:, 0] << 20 ^ numbers[:, 1] << 10 ^ numbers[:, 2]).astype(np.uint64)
@@ -219,7 +216,7 @@ def start_table() -> np.ndarray:
 
 
 def _reduced(polynomial: np.ndarray) -> np.ndarray:
-    """Return a polynomial, its lowest coefficient first, modulo t^607 - t^334 - 1 and 2^64."""
+    """A polynomial, lowest coefficient first, modulo t^607 - t^334 - 1 and 2^64."""
     while len(polynomial) > LONG_LAG:
         low, high = polynomial[:LONG_LAG], polynomial[LONG_LAG:]
         shift = LONG_LAG - SHORT_LAG

@@ -1,7 +1,6 @@
-"""Files of hanab.live games: `.json` holds one game or a list, `.jsonl` one game a line.
+"""Files of hanab.live games: `.json` holds one game or a list, `.jsonl` one game per line.
 
-The site's record has no score (it is replayed) and no human seats: ours go under `humanSeats`, a
-key of our own.
+The site's record has neither a score (it is replayed) nor human seats (the extra key `humanSeats`).
 """
 
 from __future__ import annotations
@@ -28,23 +27,19 @@ from hanabi_rl.data.games import GameDataError, Games, OnInvalid, pad_moves, rai
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import BYTE_ORDER_MARK, open_text, read_text, write_text
 
-# of a game; one of its cards or moves takes at least 21 characters
-MIN_BRACKETS, CHARACTERS_A_BRACKET = (
-    1000,
-    12,
-)
+# limits per file; a card or move of a game takes at least 21 characters
+MIN_BRACKETS, CHARACTERS_PER_BRACKET = 1000, 12
 
 
 def read_each(path: Path, on_invalid: OnInvalid = raise_invalid) -> tuple[Games, int]:
-    """The games in the file, `unfinished` not yet known, all of which are good, and the number of
-    games whose surplus move was dropped (`data.endings`). A game without an id gets its position.
+    """Valid games of a file, and the number of surplus moves dropped.
 
-    Records name cards, not slots: reading replays them.
-    `on_invalid` receives each game that is malformed, illegal, or of another number of players
-    than most.
+    `unfinished` is not computed; see `data.endings` for surplus moves. A game without an id gets
+    its position. `on_invalid` receives the error of each game that is malformed, illegal, or has a
+    number of players other than the most common one.
     """
     source, played, seats, places = str(path), [], [], []
-    for game, record in enumerate(_records(path)):  # one at a time: only what is a game is kept
+    for game, record in enumerate(_records(path)):  # one record in memory at a time
         try:
             one = _read_game(record, game, source)
             row = _human_seats(record, one.rules, game, source)
@@ -78,8 +73,11 @@ def games_of(
     seats: Sequence[np.ndarray | None] = (),
     rules: Rules | None = None,
 ) -> Games:
-    """Games of one set of rules as one record, `unfinished` not yet known; `seats` bool[P] says of
-    each whose are human, and None where a game does not say."""
+    """Games of one set of rules as one container, `unfinished` not computed.
+
+    Args:
+        seats: bool[P] per game, True for human seats; None if the record lacks them.
+    """
     rules = rules or played[0].rules
     ids = [one.game_id or 0 for one in played]
     return Games(
@@ -98,7 +96,7 @@ def games_of(
 
 
 def write(path: Path, games: Games) -> None:
-    """Write the file atomically. Raises GameDataError naming a game the site cannot hold."""
+    """Write a file atomically. Raises GameDataError for a game that the site cannot hold."""
     records = []
     for game in range(len(games)):
         game_id = int(games.game_ids[game])
@@ -110,23 +108,21 @@ def write(path: Path, games: Games) -> None:
             record["humanSeats"] = games.human_seats[game].tolist()
         records.append(record)
     if path.suffix == ".jsonl":
-        write_text(
-            path, "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
-        )
+        documents: list[Any] = records
     else:
-        write_text(
-            path,
-            json.dumps(records[0] if len(records) == 1 else records, separators=(",", ":")) + "\n",
-        )
+        documents = [records[0] if len(records) == 1 else records]
+    compact = [json.dumps(document, separators=(",", ":")) for document in documents]
+    write_text(path, "".join(f"{text}\n" for text in compact))
 
 
 def _records(path: Path) -> Iterator[Any]:
-    """What the file holds for each game: of a line that is no JSON, what is wrong with it."""
+    """Parsed record of each game, or the error of a line that is not JSON."""
     try:
         if path.suffix == ".jsonl":
             with open_text(path) as file:
                 for number, text in enumerate(file, start=1):
-                    line = text.removeprefix(BYTE_ORDER_MARK)  # of a file joined to another
+                    # inside a file that was joined from several
+                    line = text.removeprefix(BYTE_ORDER_MARK)
                     if line.strip():
                         yield _parsed_line(line, f"{path}, line {number}")
         else:
@@ -144,9 +140,9 @@ def _parsed_line(line: str, source: str) -> Any:
 
 
 def _parse(text: str, source: str) -> Any:
-    # An object or list takes up to a hundred times the two characters that it can be written in.
+    # an object or list takes up to a hundred times the memory of its two characters
     brackets = text.count("{") + text.count("[")
-    if brackets > MIN_BRACKETS + len(text) // CHARACTERS_A_BRACKET:
+    if brackets > MIN_BRACKETS + len(text) // CHARACTERS_PER_BRACKET:
         raise GameDataError(
             f"expected games, got {brackets} brackets in {len(text)} characters", source=source
         )
@@ -175,7 +171,7 @@ def _read_game(record: Any, game: int, source: str) -> ImportedGame:
 
 
 def _human_seats(record: dict[str, Any], rules: Rules, game: int, source: str) -> np.ndarray | None:
-    """bool[P], seat 0 first to move; None where the record does not say."""
+    """bool[P], seat 0 moves first; None if the record lacks the key."""
     row = record.get("humanSeats")
     if "humanSeats" not in record:
         return None
@@ -190,7 +186,7 @@ def _human_seats(record: dict[str, Any], rules: Rules, game: int, source: str) -
 
 
 def _join_seats(rows: Sequence[np.ndarray | None], rules: Rules) -> np.ndarray | None:
-    """bool[N, P]: a game that does not say has people only; None where no game says."""
+    """bool[N, P]: all human for a game without `humanSeats`; None if all games lack it."""
     if all(row is None for row in rows):
         return None
     return np.array(

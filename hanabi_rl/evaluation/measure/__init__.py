@@ -1,1 +1,1 @@
-"""From recorded games to numbers with intervals."""
+"""Measures of recorded games, each with a confidence interval."""

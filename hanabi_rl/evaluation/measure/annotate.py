@@ -1,12 +1,11 @@
-"""Annotate each move by the common conventions of hanab.live's H-Group, in plain Python (AH2AC2,
-appendix A.5, annotates one game by hand).
+"""Annotation of each move by the conventions of hanab.live's H-Group, in plain Python.
 
-Read are the first levels: chop and focus (of several 1s of the starting hand the oldest), play and
-save hints, good touch, fix and stall hints, prompts, finesses and bluffs of one card. The last
-three count only where they are certain: the card that is missing lies where the convention looks
-for it, or for a bluff another one that fits. What a hint promises (the cards that its focus may be)
-is taken from what its receiver sees, the giver's hand too; whether that is true, from what the
-giver sees.
+After AH2AC2, appendix A.5, which annotates one game by hand. Covers the first levels: chop, focus
+(for several 1s of the starting hand: the oldest), play and save hints, good touch, fix and stall
+hints, prompts, finesses and bluffs of one card. Prompts, finesses and bluffs count only if certain:
+the missing card (for a bluff, another playable card) is where the convention expects it. The
+promise of a hint (the possible cards of its focus) is computed from the receiver's view, which
+includes the giver's hand; its truth from the giver's view.
 """
 
 from __future__ import annotations
@@ -70,12 +69,12 @@ VIOLATIONS: tuple[Violation, ...] = get_args(Violation)
 
 
 class MoveAnnotation(NamedTuple):
-    """One move."""
+    """Annotation of one move."""
 
     kind: AnnotationKind
     violations: tuple[Violation, ...] = ()
     focus: int | None = None
-    """The order (index in the deck) of the card that a hint is about."""
+    """Order (index in the deck) of the focus of a hint."""
 
     def __str__(self) -> str:
         return f"{self.kind}, but {', '.join(self.violations)}" if self.violations else self.kind
@@ -84,14 +83,11 @@ class MoveAnnotation(NamedTuple):
 def annotate(
     rules: Rules, deck: Sequence[int] | np.ndarray, actions: Iterable[int]
 ) -> list[MoveAnnotation]:
-    """A note for every move of a game (a no-op ends it). deck: card ids, top first.
-
-    Raises:
-        ValueError: an illegal move, with its turn and reason.
-    """
+    """Annotate every move of a game, up to a no-op. deck: card ids, top first. Raises ValueError
+    for an illegal move, with its turn and reason."""
     now, then, memory = PythonGame(rules, deck), PythonGame(rules, deck), HintMemory()
     notes: list[MoveAnnotation] = []
-    unsaved: int | None = None  # on the next player's chop, and a hint would save it
+    unsaved: int | None = None  # card on the next player's chop that a hint would save
     for action in map(int, actions):
         if action == rules.noop:
             break
@@ -135,7 +131,7 @@ def _hint(
         return bool(before.card(order) & before.playable)
 
     def is_fixed(order: int) -> bool:
-        """It would have been played wrongly, or kept for nothing."""
+        """True if the hint prevents a misplay or reveals a useless card."""
         stopped = before.is_owed(order) and not after.is_owed(order) and not is_playable(order)
         return stopped or (after.is_known_useless(order) and not before.is_known_useless(order))
 
@@ -161,11 +157,9 @@ def _hint(
     if indirect is not None and kind == indirect[0]:
         memory = memory.with_promise(indirect[1], before.card(indirect[1]))
         promise = _promise(ConventionState(then, memory), focus, by_rank, on_chop)
-        memory = memory.with_promise(focus, promise | before.card(focus))  # it waits
+        memory = memory.with_promise(focus, promise | before.card(focus))  # the receiver waits
         newly_due = [order for order in newly_due if order != focus]
-    useful = [
-        order for order in new if not after.is_known_useless(order)
-    ]  # as far as its owner can tell
+    useful = [order for order in new if not after.is_known_useless(order)]
     if any(_is_bad_touch(before, order, useful) for order in useful):
         violations.append("good touch")
     is_lie = bool(new) and not memory.promised[focus] & before.card(focus)
@@ -177,10 +171,11 @@ def _hint(
 
 
 def _focus_off_chop(rules: Rules, move: Move, new: Sequence[int], touched: Sequence[int]) -> int:
-    """Focus of a hint that does not touch the chop: the newest new card, else the newest card.
+    """Focus of a hint that does not touch the chop: the newest new card, or the newest card without
+    new ones.
 
-    Of new 1s that were all dealt it is the oldest, because 1s of the starting hand are played from
-    the oldest on; a 1 drawn since is played before them.
+    Of new 1s that were all dealt, it is the oldest: 1s of the starting hand are played from the
+    oldest on, after any 1 drawn since.
     """
     ones = move.kind == "rank" and move.value == 0
     if new and ones and max(new) < rules.hand_size * rules.num_players:
@@ -189,8 +184,8 @@ def _focus_off_chop(rules: Rules, move: Move, new: Sequence[int], touched: Seque
 
 
 def _promise(after: ConventionState, focus: int, by_rank: bool, on_chop: bool) -> int:
-    """What the receiver takes the focus of a hint for: a card that fits, now or after others that
-    are coming, or on the chop one to save."""
+    """Set of cards that the receiver assumes for the focus: cards playable now or after expected
+    plays, and on the chop also cards to save."""
     rules, last = after.rules, after.rules.rank_cards[-1]
     could = after.soon_playable(after.holder[focus], possibly=True)
     if on_chop:
@@ -204,12 +199,16 @@ def _promise(after: ConventionState, focus: int, by_rank: bool, on_chop: bool) -
 def _indirect_play(
     state: ConventionState, seat: int, focus: int, touched: list[int]
 ) -> tuple[AnnotationKind, int] | None:
-    """Where the focus fits after one card that no hint has promised, nor this one touches: what was
-    relied on, and the card that its holder will take for the missing one. It is the newest hinted
-    card that can be it (a prompt), else the newest card without a hint (a finesse), of the first
-    player after the giver who has such a one; the receiver, who does not see its own, comes last.
-    Where nobody does, and the newest card of the very next player fits, that one is played in its
-    place (a bluff)."""
+    """Prompt, finesse or bluff that makes the focus playable, with the order of the card to be
+    played.
+
+    The focus must be playable after one missing card, which no hint has promised and this hint does
+    not touch; the returned card is the one that its holder will play as the missing card. The first
+    player after the giver with a candidate plays; the receiver, which does not see its own cards,
+    comes last. Candidates are the newest hinted card that can be the missing one (prompt),
+    otherwise the newest unhinted card (finesse). If none is the missing card, but the newest card
+    of the player after the giver is playable, that card is played instead (bluff).
+    """
     rank = state.deck[focus] % state.rules.num_ranks
     needed = state.card(focus) >> 1
     if (
@@ -238,9 +237,8 @@ def _indirect_play(
 
 
 def _is_stall(before: ConventionState, move: Move, new: bool, on_chop: bool) -> bool:
-    """A hint that must be given or is allowed to say little: no discard is possible, or none is
-    safe; in the early game one that touches nothing new or 5s off the chop; and when there is
-    nothing left to draw."""
+    """True for a hint that is allowed to have no purpose: no discard is possible or safe, the deck
+    is empty, or, in the early game, the hint touches nothing new or 5s off the chop."""
     hand, rules = before.hands[before.player], before.rules
     locked = before.chop(before.player) is None and not any(map(before.is_known_useless, hand))
     fives = move.kind == "rank" and move.value == rules.num_ranks - 1 and not on_chop
@@ -253,8 +251,7 @@ def _is_stall(before: ConventionState, move: Move, new: bool, on_chop: bool) -> 
 
 
 def _is_bad_touch(before: ConventionState, order: int, new: list[int]) -> bool:
-    """The card is useless, or the giver sees that another copy has a hint or gets one now, or
-    knows that it holds one."""
+    """True if the card is useless, or another copy that the giver sees or holds is hinted."""
     card = before.card(order)
     seen = [o for o in {*before.hinted, *new} - {order} if before.holder[o] != before.player]
     own = [o for o in before.hands[before.player] if o in before.hinted]
@@ -271,7 +268,7 @@ def _play(before: ConventionState, order: int) -> MoveAnnotation:
     if before.is_owed(order):
         return MoveAnnotation("hinted play" if order in before.hinted else "finesse play")
     if before.drawn == before.rules.deck_size:
-        return MoveAnnotation("other play")  # nothing to lose
+        return MoveAnnotation("other play")  # the deck is empty: nothing to lose
     return MoveAnnotation(
         "other play", ("unsupported play" if order in before.hinted else "blind play",)
     )
@@ -292,8 +289,7 @@ def _discard(before: ConventionState, order: int) -> MoveAnnotation:
 
 
 def _unsaved_card(state: ConventionState) -> int | None:
-    """The card on the next player's chop where a hint can save it, which that player, who has
-    nothing to play and no useless card, else may discard."""
+    """Next player's chop card that a hint can save; None if that player has a safe move."""
     seat = (state.player + 1) % state.rules.num_players
     chop = state.chop(seat)
     busy = state.has_play(seat) or any(map(state.is_known_useless, state.hands[seat]))

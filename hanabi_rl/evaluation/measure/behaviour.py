@@ -1,9 +1,7 @@
-"""How players play: the behaviour metrics of Canaan et al. that AH2AC2 reports in its Table 10.
+"""Behaviour metrics of Canaan et al., as in AH2AC2's Table 10.
 
-*Information per play*: for each card played, the share of {its colour, its rank} that its holder
-knew, averaged.
-*Communicativeness*: the share of a player's turns on which it gives a hint, of those on which it
-could.
+*Information per play*: fraction of {colour, rank} known to the holder of a played card, averaged
+over plays. *Communicativeness*: hints per turn with an information token.
 """
 
 from __future__ import annotations
@@ -31,52 +29,51 @@ _CHUNK = 1024  # games read at once
 
 
 class Turns(NamedTuple):
-    """What was known and done on each turn of N games, [N, T]; `plays` and `hints` are of the
-    counted turns."""
+    """Knowledge and actions on each turn of N games, [N, T]; `plays`, `hints`: if counted."""
 
-    counted: np.ndarray  # bool: a turn of a counted seat, before the end
+    counted: np.ndarray  # bool, turn of a counted seat before the end
     plays: np.ndarray  # bool
     hints: np.ndarray  # bool
-    named: np.ndarray  # float32: of the card played, 0, 0.5 or 1 by what hints named
-    deduced: np.ndarray  # float32: the same by what hints left as the only colour or rank possible
-    tokens: np.ndarray  # int32: information tokens before the move
+    # float32, 0, 0.5 or 1: fraction of (colour, rank) of the played card named by hints
+    named: np.ndarray
+    # float32, the same, including the only possible colour or rank after all hints
+    deduced: np.ndarray
+    tokens: np.ndarray  # int32, information tokens before the move
 
     @property
     def could_hint(self) -> np.ndarray:
-        """bool[N, T]: a counted turn on which there was a token to spend."""
+        """Counted turns with an information token, bool[N, T]."""
         return self.counted & (self.tokens > 0)
 
 
 def information_per_play(record: GameAnalysis) -> Ratio:
-    """By the hints that named a card's colour or rank."""
+    """Information per play: fraction of the card's colour and rank named by hints."""
     return Ratio.masked_mean(record.turns.named, record.turns.plays, is_proportion=True)
 
 
 def deduced_information_per_play(record: GameAnalysis) -> Ratio:
-    """The same, counting also what hints about other cards left as the only colour or rank
-    possible."""
+    """As `information_per_play`, including a colour or rank implied by all hints."""
     return Ratio.masked_mean(record.turns.deduced, record.turns.plays, is_proportion=True)
 
 
 def communicativeness(record: GameAnalysis) -> Ratio:
-    """Hints given per turn on which there was an information token."""
+    """Hints per counted turn with an information token."""
     return Ratio.masked_mean(record.turns.hints, record.turns.could_hint, is_proportion=True)
 
 
 def hint_rate(record: GameAnalysis) -> Ratio:
-    """Hints given per turn."""
+    """Hints per counted turn."""
     return Ratio.masked_mean(record.turns.hints, record.turns.counted, is_proportion=True)
 
 
 def length(record: GameAnalysis) -> Ratio:
-    """Turns a game, of those that were not left before their end."""
+    """Turns per finished game."""
     games, finished = record.games, ~record.games.unfinished
     return Ratio(np.where(finished, games.num_actions, 0), finished.astype(np.int64))
 
 
 def read_turns(games: Games, chunk_size: int = _CHUNK) -> Turns:
-    """Every turn of recorded games; only those of the `human_seats` count where the games name
-    them."""
+    """Read every turn of recorded games; counted: those of `human_seats` if available."""
     rules, num_games = games.rules, len(games)
     chunks = in_chunks(chunk_size, games.decks, games.actions)
     named, deduced, tokens = join_chunks(
@@ -96,9 +93,8 @@ def read_turns(games: Games, chunk_size: int = _CHUNK) -> Turns:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, ...]:
-    """For each turn of n games: what is known of the card that its action would play, by what hints
-    named and by what they left possible, float32[n, T] each; and the information tokens int32[n,
-    T]."""
+    """Information on the card in each action's slot, named and deduced, float32[n, T] each;
+    information tokens int32[n, T]."""
     states = replay(rules, decks, actions).state  # [T, n, ...]
     slot = decode(rules, actions).slot.T
 
@@ -109,8 +105,8 @@ def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax
             (state.possible_colors, rules.num_colors),
             (state.possible_ranks, rules.num_ranks),
         ):
-            mover = jnp.take_along_axis(words, state.player[:, None], axis=1)[:, 0]
-            bits = [(mover >> (group * rules.hand_size + slot)) & 1 for group in range(groups + 1)]
+            own = jnp.take_along_axis(words, state.player[:, None], axis=1)[:, 0]
+            bits = [(own >> (group * rules.hand_size + slot)) & 1 for group in range(groups + 1)]
             named.append(jnp.where(bits[groups] != 0, 0.5, 0.0))
             left.append(jnp.where(sum(bits[:groups]) == 1, 0.5, 0.0))
         return named[0] + named[1], left[0] + left[1], state.info_tokens

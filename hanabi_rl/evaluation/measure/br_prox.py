@@ -1,10 +1,9 @@
-"""BR-Prox: how near an agent comes to the best response of each of some partners (ZSC-Eval, Wang et
-al., arXiv 2310.05208, section 4.3).
+"""Best-response proximity, BR-Prox (ZSC-Eval, Wang et al., arXiv 2310.05208, section 4.3).
 
-An entry is J / J_BR, of one training run with one partner at one seat: the agent's return over that
-of the partner's best response at the same seat. It is clipped at 1, and 1 where J_BR <= 0 (the
-authors' code; the paper has no clip). What is reported is the inter-quartile mean (IQM) of all
-entries: the mean of the middle half.
+An entry is J / J_BR for one training run, partner and seat: the agent's return over that of the
+partner's best response at the same seat. Entries are clipped at 1, and are 1 where J_BR <= 0 (the
+authors' code; the paper has no clip). The result is the inter-quartile mean (IQM) of all entries:
+the mean of the middle half.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from hanabi_rl.evaluation.measure.intervals import Interval, bootstrap_decks, bo
 
 @dataclasses.dataclass(frozen=True)
 class BRProx:
-    """What is reported of R runs with C partners' seats."""
+    """BR-Prox of R runs with C (partner, seat) columns."""
 
     iqm: Interval
     over: Literal["runs", "decks"]
-    """What the interval resamples: with one run, the decks that it and its partners played."""
+    """Unit that the interval resamples: with a single run, decks."""
     mean: float
     quartiles: tuple[float, float]
-    """The 25th and 75th percentile of the entries."""
+    """25th and 75th percentile of the entries."""
     clipped: float
-    """Share of entries above 1: those best responses are none, and must be trained longer."""
+    """Fraction of entries above 1, where the best response needs longer training."""
     unclipped: float
-    """The IQM without the clip."""
+    """IQM without the clip."""
     best_zero: float
-    """Fraction of partners and seats whose best response returns at most 0: they count as 1."""
+    """Fraction of entries with a best response of at most 0; they count as 1."""
     runs: int
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready figures; every `*_ci95` is `[low, high]`."""
+        """JSON-ready; every `*_ci95` is `[low, high]`."""
         return {
             "iqm": self.iqm.mean,
             "iqm_ci95": self.iqm.bounds,
@@ -51,15 +50,14 @@ class BRProx:
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """float[...]: the mean of `values` [..., n] without the int(n / 4) least and greatest."""
+    """Mean of `values` [..., n] without the n // 4 smallest and largest, float[...]."""
     count = values.shape[-1]
     cut = count // 4
     return np.sort(values, axis=-1)[..., cut : count - cut].mean(axis=-1)
 
 
 def ratios(returns: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """J / J_BR, not clipped, float[...] of `returns` and `best` (which broadcasts); 1 where `best`
-    is at most 0."""
+    """J / J_BR, not clipped, float[...], of `returns` and `best` (broadcast); 1 if `best` <= 0."""
     positive = best > 0
     return np.where(positive, returns / np.where(positive, best, 1.0), 1.0)
 
@@ -68,13 +66,13 @@ def br_prox(returns: np.ndarray, best: np.ndarray, seed: int = 0) -> BRProx:
     """BR-Prox of a method.
 
     Args:
-        returns: float[R, C, N], the return of each of R runs in each of C columns (a partner and a
-            seat) on each of N decks, the same ones everywhere.
-        best: float[C], the mean return of the partner's best response at that seat.
-        seed: of the resamples: 50,000 of runs, or with one run 10,000 of decks.
+        returns: float[R, C, N], return of R runs in C columns (partner and seat) on the same N
+            decks.
+        best: float[C], mean return of the partner's best response at that seat.
+        seed: seed of the resamples: 50,000 of runs, or with a single run 10,000 of decks.
 
     Raises:
-        ValueError: for arrays of other shapes, or empty ones.
+        ValueError: wrong shapes, or empty arrays.
     """
     returns, best = np.asarray(returns, np.float64), np.asarray(best, np.float64)
     if returns.ndim != 3 or not returns.size or best.shape != returns.shape[1:2]:
@@ -112,9 +110,14 @@ Part = Literal["all", "moderate", "expert"]
 def by_strength(
     returns: np.ndarray, best: np.ndarray, selfplay: np.ndarray, seed: int = 0
 ) -> dict[Part, BRProx]:
-    """BR-Prox with all partners, with the moderate and with the expert ones (`is_expert`); without
-    the last where all are alike. `returns` float[R, M, S, N] of R runs with M partners at S seats
-    on N decks, `best` float[M, S], `selfplay` float[M]."""
+    """BR-Prox with all, moderate and expert partners (`is_expert`); no expert entry without
+    experts.
+
+    Args:
+        returns: float[R, M, S, N], R runs with M partners at S seats on N decks.
+        best: float[M, S], mean return of the best responses.
+        selfplay: float[M], mean self-play return of the partners.
+    """
     strong = is_expert(selfplay)
     parts: dict[Part, np.ndarray] = {
         "all": np.ones_like(strong),
@@ -123,14 +126,13 @@ def by_strength(
     }
     runs, decks = len(returns), returns.shape[-1]
     return {
-        part: br_prox(returns[:, who].reshape(runs, -1, decks), best[who].reshape(-1), seed)
-        for part, who in parts.items()
-        if who.any()
+        part: br_prox(returns[:, mask].reshape(runs, -1, decks), best[mask].reshape(-1), seed)
+        for part, mask in parts.items()
+        if mask.any()
     }
 
 
 def is_expert(selfplay: np.ndarray) -> np.ndarray:
-    """bool[M]: the partners that with copies of themselves return more than the median of them; the
-    others are moderate (section 5.2: J(pi) of the partner alone, whatever its best response gets).
-    `selfplay` float[M], each partner's mean return in self-play."""
+    """Partners with self-play return above the median, bool[M]; the others are moderate (section
+    5.2). `selfplay` float[M]: mean self-play returns, not those of best responses."""
     return selfplay > np.median(selfplay)

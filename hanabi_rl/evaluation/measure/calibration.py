@@ -1,4 +1,4 @@
-"""How sure of itself a policy should be: the temperature at which it is nearest to another one."""
+"""Calibrated temperature: where a policy is closest to a reference policy."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TEMPERATURES = np.linspace(0.8, 3.0, 45)
 def calibrate_temperature(
     reference: Policy, policy: Policy, num_games: int = 128, seed: int = 0
 ) -> float:
-    """The one of `TEMPERATURES` at which KL(reference || policy) is least, along games that
-    `policy` samples on selection decks (temperature scaling, Guo et al. 2017, with the reference's
-    distribution in the place of labels).
+    """The value of `TEMPERATURES` with the lowest KL(reference || policy) on games of `policy`.
 
-    Reinforcement learning sharpens a policy far beyond how sure people are of their moves. Divided
-    by this, its logits play the same greedily and predict people better; no game of theirs is read.
+    Temperature scaling (Guo et al. 2017) with the reference's distribution instead of labels, on
+    sampled self-play games on selection decks. Reinforcement learning makes policies far more
+    confident than human players. Dividing the logits by this temperature keeps greedy play and
+    improves human action prediction; no human games are read.
     """
     decks = evaluation_decks(policy.rules, num_games, seed, "selection")
     team = (policy,) * policy.rules.num_players

@@ -1,5 +1,4 @@
-"""Cells of a cross-play matrix on disk: one small file each, named by everything that its games
-depend on."""
+"""On-disk cache of cross-play cells: one file per cell, named by a hash of its `CellKey`."""
 
 from __future__ import annotations
 
@@ -15,52 +14,51 @@ import numpy as np
 from hanabi_rl.games.hanabi.rules import RULES_VERSION, Rules
 from hanabi_rl.storage.files import canonical_json, write_bytes
 
-CELL_FORMAT = 2  # of the files; raised when they, or how a cell is played, change
+CELL_FORMAT = 2  # file format; raise it when the files, or how a cell is played, change
 
 
 class Cell(NamedTuple):
-    """The games of one cell: S seatings of the same N decks."""
+    """Games of one cell: S seatings of the same N decks."""
 
     scores: np.ndarray
     """int16[S, N]."""
     points: np.ndarray
-    """int16[S, N]: cards on the fireworks whether or not the lives were lost."""
+    """int16[S, N], cards on the fireworks, also after the last life is lost."""
     lives: np.ndarray
-    """int8[S, N]: left at the end."""
+    """int8[S, N], lives left at the end."""
     actions: np.ndarray
-    """uint8[S, N, T]: the mover's, the no-op after the end."""
+    """uint8[S, N, T], the current player's action; the no-op after the end."""
     seats: np.ndarray
-    """int8[S]: where the first of the key's `policies` sat."""
+    """int8[S], seat of the first of the key's `policies`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CellKey:
-    """What the games of a cell depend on. Of two players neither is the single one: the cell is the
-    same both ways."""
+    """All that determines the games of a cell; for two players it is symmetric in the policies."""
 
     rules: Rules
-    single: str  # identity
+    single: str  # identity of the policy in one seat
     others: str
     games: int
     seed: int
     sampled: bool
     decks: str | None = None
-    """SHA-256 of decks that are given; None for those of `seed`."""
+    """SHA-256 of explicit decks; None: decks sampled from `seed`."""
 
     def digest(self) -> str:
-        """SHA-256 of the key's canonical JSON, hexadecimal."""
+        """Hexadecimal SHA-256 of the key's canonical JSON."""
         return hashlib.sha256(canonical_json(self.as_dict())).hexdigest()
 
     @property
     def policies(self) -> list[str]:
-        """The single one and the others; of two players in the order of their hashes."""
+        """[single, others]; sorted for two players."""
         hashes = [self.single, self.others]
         return sorted(hashes) if self.rules.num_players == 2 else hashes
 
     def as_dict(self) -> dict[str, Any]:
-        """The key as JSON, with the versions it depends on."""
-        given = {} if self.decks is None else {"decks": self.decks}
-        return given | {
+        """JSON form of the key, with format and rules versions."""
+        decks = {} if self.decks is None else {"decks": self.decks}
+        return decks | {
             "cell_format": CELL_FORMAT,
             "rules_version": RULES_VERSION,
             "rules": dataclasses.asdict(self.rules),
@@ -72,18 +70,17 @@ class CellKey:
 
 
 class CellCache:
-    """The cells in `folder`, which is made when the first one is saved."""
+    """Cache of cells in `folder`, which the first save creates."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, key: CellKey) -> Path:
-        """Where the cell of `key` is, or would be."""
+        """File of a cell, which need not exist."""
         return self.folder / f"{key.digest()[:32]}.npz"
 
     def load(self, key: CellKey) -> Cell | None:
-        """The cell of `key`; None where there is none, or with a warning where its file is
-        damaged."""
+        """Load the cell; None if it is missing, or (with a warning) if its file is damaged."""
         path = self.path(key)
         try:
             with np.load(io.BytesIO(path.read_bytes())) as file:
@@ -91,20 +88,18 @@ class CellCache:
                 stored = file["key"].tobytes()
         except FileNotFoundError:
             return None
-        except Exception as error:  # of NumPy, zipfile, zlib, tokenize: each has its own
-            warnings.warn(
-                f"{path} is damaged and its games are played again: {error}", stacklevel=2
-            )
+        except Exception as error:  # NumPy, zipfile, zlib, tokenize raise different errors
+            warnings.warn(f"{path} is damaged, replaying its games: {error}", stacklevel=2)
             return None
         games = len(cell.seats), key.games
         shapes = [games, games, games, (*games, key.rules.max_turns), games[:1]]
         if stored != canonical_json(key.as_dict()) or [f.shape for f in cell] != shapes:
-            warnings.warn(f"{path} holds another cell and its games are played again", stacklevel=2)
+            warnings.warn(f"{path} holds another cell, replaying its games", stacklevel=2)
             return None
         return cell
 
     def save(self, key: CellKey, cell: Cell) -> None:
-        """Writes the cell of `key` atomically."""
+        """Write the cell atomically."""
         self.folder.mkdir(parents=True, exist_ok=True)
         file = io.BytesIO()
         stored = np.frombuffer(canonical_json(key.as_dict()), np.uint8)

@@ -1,5 +1,4 @@
-"""Many recorded games read a fixed number at a time, so that one compiled function serves files of
-any size."""
+"""Fixed-size chunks of recorded games: one compiled function serves files of any size."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ FEW, MANY = 256, 1024
 
 
 def chunk_size(count: int) -> int:
-    """How many of `count` games to read at once: two compiled shapes serve files of any size."""
+    """Games per chunk: one of two sizes, so that at most two shapes compile."""
     return FEW if count <= FEW else MANY
 
 
 def in_chunks(
     size: int, *arrays: np.ndarray, fill: bool = False
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Slices of `size` games; the last one wraps around to keep its shape, `join_chunks` cuts the
-    repetition off. Fewer games than `size` are one slice of the next power of two, so that similar
-    numbers share a compiled function, or with `fill` of `size`."""
+    """Slices of `size` games. The last slice wraps around to keep its shape; `join_chunks` drops
+    the repetition. Fewer games form one slice of the next power of two, or of `size` with
+    `fill`."""
     total = len(arrays[0])
     size = size if fill else min(size, 1 << (total - 1).bit_length())
     for first in range(0, total, size):
@@ -34,7 +33,7 @@ def in_chunks(
 
 
 def join_chunks(parts: Sequence[tuple[jax.Array, ...]], total: int) -> tuple[np.ndarray, ...]:
-    """The results of all chunks, each [size, ...], as arrays [total, ...]."""
+    """Concatenate the results of all chunks, [size, ...] each, to arrays [total, ...]."""
     return tuple(
         np.concatenate([np.asarray(part) for part in column])[:total]
         for column in zip(*parts, strict=True)
@@ -42,7 +41,7 @@ def join_chunks(parts: Sequence[tuple[jax.Array, ...]], total: int) -> tuple[np.
 
 
 def flatten_states(rules: Rules, decks: jax.Array, actions: jax.Array) -> State:
-    """The states before every move of n recorded games as one batch [T * n, ...], turn by turn."""
+    """States before every move of n recorded games, as one batch [T * n, ...], turn by turn."""
 
     def joined(leaf: jax.Array) -> jax.Array:
         return leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])

@@ -1,4 +1,4 @@
-"""A policy and the clone that it began from or learnt beside, measured beside each other."""
+"""Comparison of a policy with a clone: the KL reference or initial policy of its training."""
 
 from __future__ import annotations
 
@@ -14,33 +14,31 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.data.games import Games
 
-MIN_GAMES = 1000  # what a figure with `*_ci95` in a summary promises
+MIN_GAMES = 1000  # minimum for every `*_ci95` in a summary
 KL_GAMES = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class CloneComparison:
-    """An HDR-IPPO policy measured against the clone it was regularised towards, on decks never used
-    for selection."""
+    """HDR-IPPO policy and its KL reference, a clone, on decks never used for selection."""
 
     bc: SelfPlayResult
     policy: SelfPlayResult
-    crossplay: CrossPlayResult  # one HDR-IPPO agent among clones, every seat
+    crossplay: CrossPlayResult  # one policy with clones in the other seats, over every seat
     kl: Divergence
 
 
 def compare_with_clone(
     bc: Policy, policy: Policy, num_games: int = 5000, seed: int = 0
 ) -> CloneComparison:
-    """Plays every game behind an `CloneComparison`: greedy self-play of both and their cross-play
-    on the same `num_games` decks, and KL(bc || policy) on sampled games of `policy`.
+    """Play self-play of both policies and their cross-play, and estimate KL(bc || policy).
 
-    Raises ValueError for fewer than 1,000 games.
+    Greedy games on the same `num_games` decks; the KL on sampled games of `policy`. Raises
+    ValueError for fewer than 1,000 games.
     """
     if num_games < MIN_GAMES:
         raise ValueError(
-            f"expected at least {MIN_GAMES} games behind a reported score, got "
-            f"num_games={num_games}"
+            f"expected at least {MIN_GAMES} games for a reported score, got {num_games}"
         )
     return CloneComparison(
         bc=evaluate_selfplay(bc, num_games, seed),
@@ -52,25 +50,24 @@ def compare_with_clone(
 
 @dataclasses.dataclass(frozen=True)
 class PredictionComparison:
-    """How a policy and its clone predict the same recorded games (AH2AC2's Tables 3, 5, 6 and
-    13)."""
+    """Predictions of the same games by a policy and its clone (AH2AC2's Tables 3, 5, 6 and 13)."""
 
     policy: Prediction
     clone: Prediction
     games: int
-    """How many; the predictions are sums for each deck."""
+    """Number of games; predictions are sums per deck."""
 
     def accuracy_difference(self) -> Ratio:
-        """The policy's accuracy less the clone's."""
+        """Accuracy of the policy minus the clone's."""
         gained = self.policy.correct - self.clone.correct
         return Ratio(gained, self.policy.decisions, min_value=-1.0, max_value=1.0)
 
     def loss_difference(self) -> Ratio:
-        """The policy's nats per seat and timestep less the clone's."""
+        """Cross-entropy per seat-timestep of the policy minus the clone's, in nats."""
         more = self.policy.nll - self.clone.nll
         return Ratio(more, self.policy.seat_timesteps, min_value=-float("inf"))
 
 
 def compare_predictions(policy: Policy, clone: Policy, games: Games) -> PredictionComparison:
-    """Both read the games. Raises ValueError for games of other rules."""
+    """Predict `games` with both policies. Raises ValueError if the rules differ."""
     return PredictionComparison(predict(policy, games), predict(clone, games), len(games))

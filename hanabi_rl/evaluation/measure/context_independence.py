@@ -1,21 +1,21 @@
-"""Context independence: whether a kind of move goes with one state of affairs (Eq. 6 of Siu et al.
-2025, arXiv 2503.15516, after Bogin et al. 2018 and Lowe et al. 2019).
+"""Context independence (CI): association of each kind of move with one kind of state.
 
     CI = mean over concepts c of p(m | c) p(c | m), m the likeliest message of c
 
-Concepts are formulas over atoms of the state before a move, as its mover sees it; messages are the
-four kinds of moves. Lower is more dependent on context, which the paper reads as better. The paper
-lists neither its atoms nor its sampling, so these are ours and levels need not agree with its
+Eq. 6 of Siu et al. 2025 (arXiv 2503.15516), after Bogin et al. 2018 and Lowe et al. 2019. Concepts
+are formulas over atoms of the state before a move, as the current player observes it; messages are
+the four kinds of moves. Lower values depend more on context, which the paper considers better. The
+paper specifies neither its atoms nor its sampling, so ours differ and values need not match its
 table; compare agents on the same pools:
 
-- `atoms` names 208 for two players; *next* is the hand of the next player. A missing card makes
-  its atoms false. *Just drawn* means that the last move was its owner's, a play or a discard, and
-  it is the newest card (so never with three players and more). *Useless* is a card played already
-  or above one whose copies are all gone; that one itself, which nobody can hold, is not.
+- `atom_names` lists the atoms, 208 for two players; *next* is the next player's hand. Atoms of a
+  missing card are false. *Just drawn*: the newest card of the player of the last move, a play or
+  a discard (never true with three or more players). *Useless*: a card already played, or
+  above a card with no copy left; the exhausted card, which no hand can hold, is excluded.
 - Formulas: `formulas.py`, ten pools of 500. A formula that is never true counts as 0.
-- p(m | c): of the agent's events at which c is true, the share of kind m; p(c | m): of its events
-  of kind m, the share at which c is true. m is the argmax of p(m | c), of equals the lower kind;
-  with `bogin` that of p(c | m), as in the paper's sources.
+- p(m | c): fraction of the agent's events with c true that are of kind m; p(c | m): fraction of its
+  events of kind m with c true. m is the argmax of p(m | c), the first kind in a tie; with `bogin`,
+  the argmax of p(c | m), as in the paper's sources.
 """
 
 from __future__ import annotations
@@ -46,30 +46,29 @@ if TYPE_CHECKING:
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 
 MESSAGES = ("discard", "play", "color", "rank")
-_WORD = 32  # turns a word
+_WORD = 32  # turns per word
 Named = Iterator[tuple[str, jax.Array]]
 
 
 class Concepts(NamedTuple):
-    """What was so and what was done on every turn, a bit a turn, W words for the T turns of a
-    game."""
+    """Atoms and messages on every turn, one bit per turn: W words for the T turns of a game."""
 
     atoms: np.ndarray  # uint32[N, A, W]
-    messages: np.ndarray  # uint32[N, 4, W]: the counted turns with each kind of move
+    messages: np.ndarray  # uint32[N, 4, W], counted turns with each kind of move
 
 
 class ContextIndependence(NamedTuple):
-    """CI over each pool of formulas, by both readings of the message."""
+    """CI over each pool of formulas, for both definitions of the message."""
 
     likeliest: tuple[Ratio, ...]
-    """m the argmax of p(m | c), as the paper has it."""
+    """m is the argmax of p(m | c), as in the paper."""
     bogin: tuple[Ratio, ...]
-    """m the argmax of p(c | m)."""
+    """m is the argmax of p(c | m)."""
 
 
 def context_independence(record: GameAnalysis, bogin: bool = False) -> Ratio:
-    """CI, the mean over the pools. The interval resamples games at the shares and messages found,
-    which makes it too wide, by a fifth or so, where two messages are about as likely."""
+    """CI, averaged over the pools. The interval resamples games with probabilities and messages
+    fixed, which makes it about a fifth too wide where two messages are about equally likely."""
     found = record.independence.bogin if bogin else record.independence.likeliest
     return Ratio(
         np.mean([ratio.numerator for ratio in found], axis=0), found[0].denominator, max_value=1.0
@@ -77,7 +76,7 @@ def context_independence(record: GameAnalysis, bogin: bool = False) -> Ratio:
 
 
 def pool_spread(record: GameAnalysis) -> float:
-    """The standard deviation of CI over the pools. Raises ValueError where nothing is counted."""
+    """Standard deviation of CI over the pools. Raises ValueError if nothing was counted."""
     return float(np.std([ratio.mean for ratio in record.independence.likeliest], ddof=1))
 
 
@@ -93,13 +92,13 @@ def read_ci(rules: Rules, concepts: Concepts) -> ContextIndependence:
 
 
 def ci_ratio(counts: np.ndarray, kinds: np.ndarray, *, bogin: bool = False) -> Ratio:
-    """CI over one pool. Of the N games' sums the ratio is exactly CI, and each game's share in them
-    is the linear part of what that game changes.
+    """CI over one pool. The ratio over all N games is exactly CI; each game's term is its linear
+    contribution.
 
     Args:
-        counts: integer[C, M, N], events of each message at which each concept is true.
+        counts: integer[C, M, N], events of each message with each concept true.
         kinds: integer[M, N], all events of each message.
-        bogin: whether m is the argmax of p(c | m).
+        bogin: True if m is the argmax of p(c | m).
     """
     both, sent = counts.sum(axis=2, dtype=np.int64), kinds.sum(axis=1)
     value, message = ci_per_concept(both, sent, bogin=bogin)
@@ -115,8 +114,13 @@ def ci_ratio(counts: np.ndarray, kinds: np.ndarray, *, bogin: bool = False) -> R
 def ci_per_concept(
     both: np.ndarray, sent: np.ndarray, *, bogin: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """p(m | c) p(c | m) float[C] of each concept, 0 where it is never true, and m int[C], from the
-    events integer[C, M] of each concept and message and integer[M] of each message."""
+    """p(m | c) p(c | m) float[C] of each concept, 0 if it is never true, and m int[C].
+
+    Args:
+        both: integer[C, M], events of each concept and message.
+        sent: integer[M], events of each message.
+        bogin: as in `ci_ratio`.
+    """
     given_concept = both / np.maximum(both.sum(axis=1), 1)[:, None]
     given_message = both / np.maximum(sent, 1)
     message = (given_message if bogin else given_concept).argmax(axis=1)
@@ -125,8 +129,7 @@ def ci_per_concept(
 
 
 def formula_counts(concepts: Concepts, formulas: Formulas) -> np.ndarray:
-    """uint16[F, 4, N]: for each game and formula, the events of each message at which it is
-    true."""
+    """Events of each message with each formula true, per game: uint16[F, 4, N]."""
     size = chunk_size(len(concepts.atoms))
     chunks = in_chunks(size, concepts.atoms, concepts.messages, fill=True)
     parts = [np.asarray(_count_chunk(formulas, *chunk)) for chunk in chunks]
@@ -134,7 +137,6 @@ def formula_counts(concepts: Concepts, formulas: Formulas) -> np.ndarray:
 
 
 def _messages_sent(concepts: Concepts) -> np.ndarray:
-    """int64[4, N]: the events of each message."""
     words = np.ascontiguousarray(concepts.messages).view(np.uint8)
     return np.unpackbits(words, axis=2).sum(axis=2, dtype=np.int64).T
 
@@ -151,7 +153,7 @@ def _count_chunk(formulas: Formulas, atoms: jax.Array, messages: jax.Array) -> j
 
 
 def read_concepts(games: Games) -> Concepts:
-    """The atoms and messages of recorded games."""
+    """Atoms and messages of recorded games."""
     fields = games.decks, games.actions, counted_turn_mask(games)
     chunks = in_chunks(chunk_size(len(games)), *fields, fill=True)
     parts = [_read_chunk(games.rules, *chunk) for chunk in chunks]
@@ -174,7 +176,7 @@ def _read_chunk(
 
 
 def _words(bits: jax.Array) -> jax.Array:
-    """bool[K, T, n] -> uint32[n, K, W], turn t in bit t % 32 of word t // 32."""
+    """Pack bool[K, T, n] into uint32[n, K, W]: turn t in bit t % 32 of word t // 32."""
     kinds, turns, games = bits.shape
     padded = jnp.pad(bits, ((0, 0), (0, -turns % _WORD), (0, 0)))
     shifted = padded.reshape(kinds, -1, _WORD, games).astype(jnp.uint32)
@@ -184,7 +186,7 @@ def _words(bits: jax.Array) -> jax.Array:
 
 @functools.lru_cache
 def atom_names(rules: Rules) -> tuple[str, ...]:
-    """Every atom of a game, in the order of `Concepts.atoms`."""
+    """Names of the atoms, in the order of `Concepts.atoms`."""
     names: list[str] = []
 
     def collect(decks: jax.Array) -> None:
@@ -195,7 +197,7 @@ def atom_names(rules: Rules) -> tuple[str, ...]:
 
 
 def _atoms(rules: Rules, state: State) -> Named:
-    """Every atom bool[N] of N games with its name."""
+    """All atoms of N games, as (name, bool[N])."""
     sight = from_state(rules, state)
     counts = count_cards(rules, sight)
     yield from _table_atoms(rules, state)
@@ -229,7 +231,7 @@ def _table_atoms(rules: Rules, state: State) -> Named:
 def _own_atoms(
     rules: Rules, state: State, sight: SeatObservation, counts: CardCounts, slot: int
 ) -> Named:
-    """What the mover can tell of its card in `slot`, by its hints."""
+    """Atoms of the current player's knowledge of its card in `slot`, from hints."""
     seen = sight.seen
     mine = jnp.arange(rules.num_players) == state.player[:, None]
     left = jnp.sum(jnp.where(mine, state.knowledge[..., slot], 0), axis=1, dtype=jnp.uint32)
@@ -250,7 +252,7 @@ def _own_atoms(
 
 
 def _next_atoms(rules: Rules, sight: SeatObservation, counts: CardCounts, slot: int) -> Named:
-    """What the mover sees of the next player's card in `slot`."""
+    """Atoms of the next player's card in `slot`."""
     seen, card = sight.seen, sight.seen.hands[1, slot]
     newest = (card != 0) & ~_newer_cards(seen.hands[1], slot)
     drawn = seen.last.actor[1] & seen.last.slot.any(axis=0)
@@ -266,6 +268,6 @@ def _next_atoms(rules: Rules, sight: SeatObservation, counts: CardCounts, slot: 
 
 
 def _newer_cards(hand: jax.Array, slot: int) -> jax.Array:
-    """bool[N]: whether a hand uint32[H, N] has a card younger than that in `slot`."""
+    """True if a hand uint32[H, N] has a card younger than the one in `slot`, bool[N]."""
     younger = list(hand[slot + 1 :])
     return union(younger) != 0 if younger else jnp.zeros(hand.shape[1], jnp.bool_)

@@ -1,6 +1,8 @@
-"""A position of a game with what everybody knows, and takes their cards for by convention:
-`ConventionState`, in plain Python. Sets of cards as in `env.cards`; a card is named by its order,
-its index in the deck."""
+"""Position of a game with public knowledge and convention-based inferences, in plain Python.
+
+Sets of cards are bit masks as in `games/hanabi/cards.py`; a card is identified by its order, its
+index in the deck.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,22 @@ class HintMemory:
     """Promises made by earlier hints."""
 
     promised: dict[int, int] = dataclasses.field(default_factory=dict)
-    """order -> the set of cards that its owner takes it for, since a hint was about it, or counted
-    on it."""
+    """order -> set of possible cards by the hints about the card or relying on it."""
     chop_discarded: bool = False
-    """Somebody has discarded from the chop: the early game is over."""
+    """True after any chop discard: the early game is over."""
 
     def with_promise(self, order: int, cards: int) -> HintMemory:
-        """With one promise more."""
+        """Add a promise."""
         return dataclasses.replace(self, promised=self.promised | {order: cards})
 
     def without(self, order: int, chop: bool) -> HintMemory:
-        """The card has left its hand, from the chop or not."""
+        """Remove a card that left its hand; chop: True if it was discarded from the chop."""
         promised = {o: cards for o, cards in self.promised.items() if o != order}
         return HintMemory(promised, self.chop_discarded or chop)
 
 
 class ConventionState:
-    """A position."""
+    """Position with public knowledge and inferences."""
 
     def __init__(self, table: PythonGame, memory: HintMemory) -> None:
         rules, planes = table.rules, table.discard_planes
@@ -61,17 +62,16 @@ class ConventionState:
         self.known = {
             order: _named(table, order) & unseen[seat] for order, seat in self.holder.items()
         }
-        """What its owner can tell without conventions."""
+        """order -> set of cards possible for its owner without conventions."""
         self.inferred = {order: self._infer(order) for order in self.holder}
-        """What its owner takes it for."""
+        """order -> set of cards that its owner assumes by convention."""
         self.inferred |= {
             order: self.inferred[order] & ~self._hinted_before(order) or self.inferred[order]
             for order in self.hinted
         }
 
     def _infer(self, order: int) -> int:
-        """Hinted cards are useful and hinted once, and what was promised holds, as long as
-        something is left."""
+        """Hinted cards are useful and hinted once, and promises hold, if that leaves a card."""
         inferred = self.known[order]
         if order in self.hinted:
             inferred = inferred & ~self.useless & ~self._hinted_in_other_hands(order) or inferred
@@ -80,12 +80,11 @@ class ConventionState:
         return inferred
 
     def _hinted_in_other_hands(self, order: int) -> int:
-        """The hinted cards that the owner of a card sees."""
         return union(self.card(o) for o in self.hinted if self.holder[o] != self.holder[order])
 
     def _hinted_before(self, order: int) -> int:
-        """The cards that other hinted ones of the same hand are taken for. Of two that are taken
-        for the same card it is the one that was promised, else the older."""
+        """Cards that other hinted cards of the same hand are assumed to be. Of two cards assumed to
+        be the same, the promised one counts, otherwise the older."""
         promised = self.memory.promised
 
         def is_first(o: int) -> bool:
@@ -100,30 +99,32 @@ class ConventionState:
         )
 
     def card(self, order: int) -> int:
-        """The card, as a set of one."""
+        """The card as a set of one."""
         return 1 << self.deck[order]
 
     def chop(self, seat: int) -> int | None:
-        """The oldest card without a hint."""
+        """Order of the oldest unhinted card."""
         return next((order for order in self.hands[seat] if order not in self.hinted), None)
 
     def is_owed(self, order: int) -> bool:
-        """Its owner takes it for one that fits now and that nobody else is to play."""
+        """True if its owner assumes it is playable now and that no other hinted card is a copy."""
         return self.inferred[order] & ~self.playable == 0 and not self.is_known_useless(order)
 
     def is_known_useless(self, order: int) -> bool:
-        """Its owner can tell that it is useless, or a copy of a hinted card."""
+        """True if its owner can infer that it is useless or a copy of a hinted card."""
         copied = self._hinted_before(order) | self._hinted_in_other_hands(order)
         return self.known[order] & ~(self.useless | copied) == 0
 
     def has_play(self, seat: int) -> bool:
-        """The player has something to play."""
+        """True if the player has a card to play."""
         return any(map(self.is_owed, self.hands[seat]))
 
     def soon_playable(self, seat: int, possibly: bool = False) -> int:
-        """The cards that fit now or once hinted ones are played, as `seat` sees it: those whose
-        owner has no doubt that they will fit, others' by what they are; its own where it knows
-        which they are, with `possibly` also what those may be that it would play now."""
+        """Cards playable now or after hinted cards are played, from the view of `seat`.
+
+        Counted as played: cards that their owner knows will be playable; of the seat's
+        own, cards it knows, with `possibly` also every candidate of a card it would play now.
+        """
         touched = [o for o in self.holder if o in self.hinted or o in self.memory.promised]
         reach = self.playable
         for _ in range(self.rules.num_ranks):
@@ -138,8 +139,8 @@ class ConventionState:
         return reach
 
     def needs_saving(self, order: int, by_rank: bool = True) -> bool:
-        """A card that a hint, by rank or by colour, saves on the chop: a last copy, but a 5 by rank
-        alone, or by rank a 2 of which the mover sees no other copy."""
+        """True for a card that a hint saves on the chop: a critical card (a 5 by rank only), or by
+        rank a 2 without another copy visible to the current player."""
         card, rank = self.card(order), self.deck[order] % self.rules.num_ranks
         if card & self.useless:
             return False
@@ -151,12 +152,12 @@ class ConventionState:
 
 
 def _named(table: PythonGame, order: int) -> int:
-    """What hints leave possible."""
+    """Set of cards possible by the hints."""
     known, rules = table.knowledge[order], table.rules
     colors = union(rules.color_cards[color] for color in known.colors)
     return colors & union(rules.rank_cards[rank] for rank in known.ranks)
 
 
 def union(sets: Iterable[int]) -> int:
-    """The cards of all of them."""
+    """Union of sets of cards."""
     return functools.reduce(operator.or_, sets, 0)

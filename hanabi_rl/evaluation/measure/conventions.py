@@ -1,9 +1,9 @@
-"""How closely players follow common conventions (`annotate.py`): shares of their moves."""
+"""Adherence to common conventions (`annotate.py`), as fractions of moves."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,47 +15,38 @@ from hanabi_rl.evaluation.measure.annotate import (
     Violation,
     annotate,
 )
-from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
+from hanabi_rl.evaluation.measure.ratio import Ratio, ratios_dict
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
 from hanabi_rl.storage.progress import SOON_S, Progress
-
-if TYPE_CHECKING:
-    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Conventions:
-    """The moves of N games, of counted seats alone (`counted_turn_mask`); [N, T]. Its shares are of
-    each game."""
+    """Annotated moves of N games, [N, T]; fractions are over `counted` moves."""
 
     counted: np.ndarray  # bool
-    kind: np.ndarray  # int8, place in ANNOTATION_KINDS
+    kind: np.ndarray  # int8, index in ANNOTATION_KINDS
     violations: np.ndarray  # uint16, bit i: VIOLATIONS[i]
-    decks: np.ndarray  # int64[N], see `Games.deck_ids`
+    decks: np.ndarray  # int64[N], `Games.deck_ids`
 
     def adherence(self) -> Ratio:
-        """The share of moves that break nothing."""
+        """Fraction of moves without violation."""
         return self._fraction(self.violations == 0)
 
     def of_kind(self, kind: AnnotationKind) -> Ratio:
-        """The share of moves that are of a kind."""
+        """Fraction of moves of a kind."""
         return self._fraction(self.kind == ANNOTATION_KINDS.index(kind))
 
     def of_violation(self, name: Violation) -> Ratio:
-        """The share of moves that break something."""
+        """Fraction of moves with a violation."""
         return self._fraction(self.violations >> VIOLATIONS.index(name) & 1 != 0)
 
     def _fraction(self, which: np.ndarray) -> Ratio:
         return Ratio.masked_mean(which, self.counted, is_proportion=True)
 
 
-def adherence(record: GameAnalysis) -> Ratio:
-    """The share of moves that break no convention."""
-    return record.conventions.adherence()
-
-
 def read_conventions(games: Games) -> Conventions:
-    """Annotates every game; 10 ms each."""
+    """Annotate every game; 10 ms per game."""
     shape = games.actions.shape
     kind, violations = np.zeros(shape, np.int8), np.zeros(shape, np.uint16)
     with Progress("annotation", total=len(games), unit="games", quiet_s=SOON_S) as progress:
@@ -70,16 +61,11 @@ def read_conventions(games: Games) -> Conventions:
 
 
 def convention_figures(found: Conventions) -> dict[str, Any]:
-    """Adherence and the share of moves of every kind and break, JSON-ready, each with its 95%
-    interval (`_ci95`) and None where nothing was counted."""
+    """JSON-ready: adherence and the fraction of moves of each kind and violation, each with its 95%
+    interval (`_ci95`); None if nothing was counted."""
     ratios = {"adherence": found.adherence()}
     ratios |= {f"kind/{kind}": found.of_kind(kind) for kind in ANNOTATION_KINDS}
     ratios |= {f"break/{name}": found.of_violation(name) for name in VIOLATIONS}
     ratios = {name: ratio.group_by(found.decks) for name, ratio in ratios.items()}
-    figures: dict[str, Any] = {"games": len(found.kind), "moves": int(found.counted.sum())}
-    for (name, ratio), interval in zip(
-        ratios.items(), intervals_of([*ratios.values()]), strict=True
-    ):
-        figures[name] = ratio.mean if ratio.defined else None
-        figures[f"{name}_ci95"] = None if interval is None else interval.bounds
-    return figures
+    counts = {"games": len(found.kind), "moves": int(found.counted.sum())}
+    return {**counts, **ratios_dict(ratios)}

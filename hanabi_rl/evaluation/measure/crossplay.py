@@ -1,4 +1,4 @@
-"""How well different policies play together, over every way of seating them."""
+"""Cross-play of different policies, over every way of seating them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
 
-_AT_ONCE = 2 * DEFAULT_CHUNK  # games that `evaluate_with_partners` plays at once
+_AT_ONCE = 2 * DEFAULT_CHUNK  # games per chunk of `evaluate_with_partners`
 
 
 @dataclasses.dataclass(frozen=True)
 class CrossPlayResult:
-    """Every seating of one line-up on the same decks; in `records[s]` position i sat at seat
-    `seatings[s][i]`."""
+    """Games of every seating of a lineup on the same decks; position i sits at `seatings[s][i]`."""
 
     summary: ScoreSummary
     seatings: tuple[tuple[int, ...], ...]
@@ -44,12 +43,8 @@ def evaluate_pair(
     purpose: Purpose = "report",
     decks: np.ndarray | None = None,
 ) -> CrossPlayResult:
-    """One `single` agent among copies of `others`: one cell of the cross-play matrix (row `single`,
-    column `others`).
-
-    `num_games` decks, each played once with `single` at every seat: P times. `decks` as
-    `evaluate_lineup`.
-    """
+    """One cell of the cross-play matrix: `single` (row) with copies of `others` (column). Plays
+    each deck once with `single` at each seat; arguments as for `evaluate_lineup`."""
     lineup = (single, *(others,) * (single.rules.num_players - 1))
     return evaluate_lineup(lineup, num_games, seed, sample=sample, purpose=purpose, decks=decks)
 
@@ -63,11 +58,11 @@ def evaluate_lineup(
     purpose: Purpose = "report",
     decks: np.ndarray | None = None,
 ) -> CrossPlayResult:
-    """Plays the same `num_games` decks with every distinct seating of `lineup`, one policy a seat.
+    """Play the same `num_games` decks with every distinct seating of `lineup`, one policy per seat.
 
-    Scores are averaged over the seatings of a deck first; the standard error is taken over decks.
-    The seatings share their keys as they share their decks. `decks`, uint8[N, deck_size], are
-    played in place of `num_games` of the purpose.
+    Scores are averaged over the seatings of a deck first; standard errors are over decks. Seatings
+    share random keys as well as decks. decks: uint8[N, deck_size], played instead of `num_games`
+    decks of the purpose.
     """
     rules = lineup[0].rules
     if decks is None:
@@ -104,26 +99,25 @@ def evaluate_with_partners(
     """`evaluate_pair` of one agent with each of several partners, greedily, in one compiled
     program.
 
-    Of every `games_per_series` decks in a row the agent plays the k-th with the same partner k
-    times before:
-    both keep what they know of each other (`play_games`), and sit k seats further. Where somebody
-    searches a progress bar shows how many games are over.
+    Args:
+        games_per_series: consecutive decks form a series with one partner: both keep their memory
+            of each other (`play_games`), and all players move one seat on after each game.
 
     Returns:
-        scores and points, int32[M, P, N]: M partners, N decks, the agent at seat i of the first
-        game of a series.
+        scores and points, int32[M, P, N]: M partners, P seats of the agent in the first game of a
+            series, N decks.
     """
     rules, players, others = agent.rules, agent.rules.num_players, len(partners)
     decks = evaluation_decks(rules, num_games, seed, purpose)
-    # series of one partner at once: as many games as other evaluations play, and no more than asked
+    # series per partner and seat in one chunk
     slow = any(map(runs_search, (agent, *partners)))
-    most = 1 if slow else _AT_ONCE // (players * others)
-    at_once = max(1, min(num_games // games_per_series, most))
-    partner_policy = make_multi_policy(partners, each=players * at_once)
+    max_series = 1 if slow else _AT_ONCE // (players * others)
+    at_once = max(1, min(num_games // games_per_series, max_series))
+    partner_policy = make_multi_policy(partners, rows_per_policy=players * at_once)
 
     def part(first: int) -> np.ndarray:
-        """int32[2, M, P, n]: scores and points of the decks from `first` on."""
-        # the same shapes for every part; what the last has too many is not counted
+        """Scores and points of the decks from `first` on, int32[2, M, P, n]."""
+        # fixed shapes; the surplus of the last chunk is dropped
         game = np.arange(first, first + at_once * games_per_series) % num_games
         seat = np.repeat(np.arange(players), len(game))
         places = (seat + np.tile(game % games_per_series, players))[:, None] + np.arange(players)
@@ -150,16 +144,17 @@ def evaluate_with_partners(
 
 
 def summary_of(records: Sequence[Games], max_score: int) -> ScoreSummary:
-    """Of line-ups or seatings on the same decks: first averaged over them, deck by deck."""
+    """Summary over lineups or seatings of the same decks, averaged per deck first."""
     scores, points = np.stack([r.scores for r in records]), np.stack([r.points for r in records])
     return summarise(scores, points, max_score)
 
 
 def distinct_seatings(lineup: tuple[Policy, ...]) -> tuple[tuple[int, ...], ...]:
-    """The seatings (`seating[i]` is the seat of position i) that differ in which policy sits where.
+    """The seatings (`seating[i]` is the seat of position i) that differ in the policy of some seat.
 
-    Exchanging two seats held by one policy object changes nothing, and every arrangement stands for
-    equally many of the P! permutations, so that the mean over these is the mean over all.
+    Swapping two seats of one policy object changes nothing, and each distinct seating stands for
+    equally many of the P! permutations, so that the mean over distinct seatings is the mean over
+    all.
     """
     _, positions = group_identical(lineup)
     owner = {position: group for group, held in enumerate(positions) for position in held}

@@ -1,19 +1,17 @@
-"""Moves that no knowledge excuses, and one that none improves on: G1, G2 and G3 of Siu et al. 2025
-(arXiv 2503.15516, appendix C.3).
+"""Dominated and dominant moves: G1, G2 and G3 of Siu et al. 2025 (arXiv 2503.15516, appendix C.3).
 
-*G1*: a discard of a card known to be playable now. *G2*: a play of a card known not to be. *G3*: a
-play of a card known to be. Each as a share of the agent's own turns of a game, averaged over the
-games in which it had a turn. (The printed Eq. 7 lacks the division by the games; the values in its
-Table 3 are averages.) An agent at several seats counts once for each.
+*G1*: discard of a card known to be playable. *G2*: play of a card known to be unplayable. *G3*:
+play of a card known to be playable. Each is a fraction of the agent's own turns in a game, averaged
+over games with at least one such turn. (The printed Eq. 7 omits the division by the number of
+games; Table 3 has averages.) An agent in several seats counts once per seat.
 
-The paper does not say what *known* means. Here it is by the identities left to the mover: known
-playable when all of them are playable, known unplayable when none is. `KNOWLEDGE_LEVELS` say which
-are left:
+The paper does not define *known*. Here a card is known playable if all its possible identities are
+playable, known unplayable if none is. Possible identities by `KNOWLEDGE_LEVELS`:
 
-- `named`: the one card, where hints named both its colour and its rank; else every card;
-- `hints`: those that all hints on the card allow, also by what they did not touch;
-- `public`: of these, those with a copy neither played nor discarded;
-- `view`: of these, those with a copy that is not in another hand either.
+- `named`: one, if hints named both colour and rank; otherwise all;
+- `hints`: consistent with all hints on the card, including hints that did not touch it;
+- `public`: as `hints`, with a copy neither played nor discarded;
+- `view`: as `public`, with a copy that is not in another hand either.
 """
 
 from __future__ import annotations
@@ -46,30 +44,28 @@ DOMINANCE_KINDS: tuple[DominanceKind, ...] = ("G1", "G2", "G3")
 
 
 class CardKnowledge(NamedTuple):
-    """What the mover knew of the card that its move took, at each of the `KNOWLEDGE_LEVELS`:
-    bool[L, N, T]; false on other moves."""
+    """Knowledge of the card played or discarded, by level: bool[L, N, T]; False on other moves."""
 
     playable: np.ndarray
     unplayable: np.ndarray
 
 
 def frequency(record: GameAnalysis, kind: DominanceKind, level: KnowledgeLevel = "hints") -> Ratio:
-    """The share of the agent's turns of a game that were such moves; the denominator counts seats
-    of games."""
+    """Fraction of the agent's turns with such a move, averaged over games and seats."""
     games, found = record.games, dominated_moves(record, kind, level)
     counted, seats = counted_turn_mask(games), current_players(games)
-    share, present = np.zeros(len(games)), np.zeros(len(games))
+    fraction, present = np.zeros(len(games)), np.zeros(len(games))
     for seat in range(games.rules.num_players):
         turns = counted[:, seats == seat].sum(axis=1)
-        share += found[:, seats == seat].sum(axis=1) / np.maximum(turns, 1)
+        fraction += found[:, seats == seat].sum(axis=1) / np.maximum(turns, 1)
         present += turns > 0
-    return Ratio(share, present, is_proportion=True)
+    return Ratio(fraction, present, is_proportion=True)
 
 
 def pooled_frequency(
     record: GameAnalysis, kind: DominanceKind, level: KnowledgeLevel = "hints"
 ) -> Ratio:
-    """The share of all the agent's turns together."""
+    """Fraction of the agent's turns over all games with such a move."""
     return Ratio.masked_mean(
         dominated_moves(record, kind, level), counted_turn_mask(record.games), is_proportion=True
     )
@@ -78,7 +74,7 @@ def pooled_frequency(
 def dominated_moves(
     record: GameAnalysis, kind: DominanceKind, level: KnowledgeLevel = "hints"
 ) -> np.ndarray:
-    """bool[N, T]: the counted turns with a move of this kind."""
+    """Counted turns with a move of this kind, bool[N, T]."""
     games, place = record.games, KNOWLEDGE_LEVELS.index(level)
     known = record.known.unplayable if kind == "G2" else record.known.playable
     done = decode(games.rules, games.actions)
@@ -87,7 +83,7 @@ def dominated_moves(
 
 
 def read_known(games: Games) -> CardKnowledge:
-    """What was known of every card played or discarded in recorded games."""
+    """Knowledge of every card played or discarded in recorded games."""
     size = chunk_size(len(games))
     chunks = in_chunks(size, games.decks, games.actions, fill=True)
     parts = [_read_chunk(games.rules, *chunk) for chunk in chunks]
@@ -109,13 +105,12 @@ def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax
 
 
 def _identities_left(rules: Rules, state: State, slot: jax.Array) -> jax.Array:
-    """uint32[L, N]: the cards that the mover's card in `slot` [N] can be, at each of the
-    `KNOWLEDGE_LEVELS`."""
+    """Possible cards in the current player's `slot` [N] by `KNOWLEDGE_LEVELS`, uint32[L, N]."""
     sight = from_state(rules, state)
     own = jnp.arange(rules.num_players)[None, :, None] == state.player[:, None, None]
     hints = jnp.sum(jnp.where(own, state.knowledge, 0), axis=1, dtype=jnp.uint32).T  # [H, N]
-    told = sight.seen.color_named[0] & sight.seen.rank_named[0]
-    named = jnp.where(told, hints, jnp.uint32(rules.all_cards))
+    both_named = sight.seen.color_named[0] & sight.seen.rank_named[0]
+    named = jnp.where(both_named, hints, jnp.uint32(rules.all_cards))
     public = sight.seen.knowledge[0]
     view = public & count_cards(rules, sight).unseen[0]
     here = jnp.arange(rules.hand_size)[:, None] == slot

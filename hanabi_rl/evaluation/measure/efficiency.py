@@ -1,18 +1,16 @@
-"""Efficiency: the figure that players of hanab.live read off their games, cards per clue.
+"""Efficiency as on hanab.live: cards gotten per clue.
 
 For one game, at its end:
 
-    efficiency = min(most, played + held) / (hints + strikes + lost)
+    efficiency = min(max_score, played + held) / (hints + strikes + lost)
 
-`played`: cards on the fireworks, also where the last life was lost. `held`: cards in the hands that
-a hint has touched, without those known useless: every card that the hints given on it leave
-possible is played, or out of reach because all copies of it or of a lower one are discarded.
-`most`: the highest score that the discards leave possible. `strikes`: lives lost. `lost`: fireworks
-completed while all information tokens were there. A card known useless by counting other cards is
-not recognised.
+`played`: cards on the fireworks, also after the last life is lost. `held`: hinted cards in hands,
+without those known useless, that is, all cards possible by the hints are played or unreachable
+because all copies of the card or of a lower one are discarded. `max_score`: given the
+discards. `strikes`: lives lost. `lost`: fireworks completed with all information tokens available.
+Uselessness inferred by counting other cards is ignored.
 
-The site computes the same for a watched game. The mean is over games, as players compare them,
-those left before their end excepted.
+The site computes the same for a watched game. The mean is over games, without unfinished games.
 """
 
 from __future__ import annotations
@@ -38,19 +36,18 @@ if TYPE_CHECKING:
 
 
 def efficiency(record: GameAnalysis) -> Ratio:
-    """Cards per clue, the mean over games; without the games that were left before their end, and
-    those without a clue given or lost."""
+    """Cards per clue, averaged over finished games with at least one clue given or lost."""
     gotten, clues = read_clues(record.games)
     counted = (clues > 0) & ~record.games.unfinished
     return Ratio(np.where(counted, gotten / np.maximum(clues, 1), 0.0), counted.astype(np.float64))
 
 
 def required_efficiency(rules: Rules) -> float:
-    """Cards per clue that a perfect game needs: the highest score over the clues there can be.
+    """Cards per clue of a perfect game: maximum score / maximum number of clues.
 
-    The site's minimum required efficiency. The clues are the tokens at the start, one for each
-    discard that still leaves every card playable, and one for each firework that can be completed
-    before the final round: 0.862, 1.000, 1.000 and 1.190 with 2, 3, 4 and 5 players.
+    The site's minimum required efficiency. Clues: initial tokens, one per discard that leaves every
+    card playable, and one per firework that can be completed before the final round: 0.862, 1.000,
+    1.000 and 1.190 for 2, 3, 4 and 5 players.
     """
     score, last = rules.max_score, rules.num_players + 1  # plays in the final round
     drawn = rules.deck_size - rules.num_players * rules.hand_size
@@ -61,7 +58,7 @@ def required_efficiency(rules: Rules) -> float:
 
 
 def read_clues(games: Games) -> tuple[np.ndarray, np.ndarray]:
-    """(cards gotten, clues given or lost) int64[N] each; all seats count, human or not."""
+    """(cards gotten, clues given or lost), int64[N] each; all seats count, human or not."""
     chunks = in_chunks(chunk_size(len(games)), games.decks, games.actions, fill=True)
     read = [_read_chunk(games.rules, *chunk) for chunk in chunks]
     gotten, lost = join_chunks(read, len(games))
@@ -71,16 +68,16 @@ def read_clues(games: Games) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """int32[n] each: cards gotten, and clues lost by strikes and by completed fireworks."""
-    padded = jnp.pad(actions, ((0, 0), (0, 1)), constant_values=rules.noop)  # one state more
+    """Cards gotten, and clues lost to strikes and completed fireworks, int32[n] each."""
+    padded = jnp.pad(actions, ((0, 0), (0, 1)), constant_values=rules.noop)  # for one more state
     states = replay(rules, decks, padded).state  # [T + 1, n, ...]
     end = jax.tree.map(lambda leaf: leaf[-1], states)
     useful = rules.all_cards & ~core.useless_cards(rules, end)
     held = (end.hints != 0) & ((end.knowledge & useful[:, None, None]) != 0)
     gotten = core.points(rules, end) + held.sum(axis=(1, 2))
-    most = count(useful | end.fireworks)
+    max_score = count(useful | end.fireworks)
     completed = states.last_scored & (states.last_card % rules.num_ranks == rules.num_ranks - 1)
     moved = (actions != rules.noop).T  # after the end the state keeps the last move
     wasted = (completed & ~states.last_gained_token)[1:] & moved
     strikes = rules.max_life_tokens - end.life_tokens
-    return jnp.minimum(gotten, most), strikes + wasted.sum(axis=0)
+    return jnp.minimum(gotten, max_score), strikes + wasted.sum(axis=0)

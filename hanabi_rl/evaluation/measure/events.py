@@ -1,5 +1,4 @@
-"""How often the moves of recorded games are each of the fourteen events
-(`games/hanabi/events.py`)."""
+"""Event counts and rates of recorded games, for the 14 events of `games/hanabi/events.py`."""
 
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def event_rate(record: GameAnalysis, place: int) -> Ratio:
-    """The share of the counted seats' turns on which the move is `EVENTS[place]`."""
+    """Fraction of the counted seats' turns with event `EVENTS[place]`."""
     turns = counted_turn_mask(record.games).sum(axis=1)
     return Ratio(record.events[:, place], turns, is_proportion=True)
 
 
 def counted_events(games: Games) -> np.ndarray:
-    """int32[N, E]: `event_counts`, of counted seats alone."""
+    """Event counts of the counted seats, int32[N, E]."""
     counts = event_counts(games)
     if games.human_seats is None:
         return counts.sum(axis=1)
@@ -36,8 +35,7 @@ def counted_events(games: Games) -> np.ndarray:
 
 
 def event_counts(games: Games) -> np.ndarray:
-    """int32[N, P, E]: how often in recorded games a move of each seat was each of the `EVENTS`
-    (`games/hanabi/events.py`); every seat counts, people or not."""
+    """Counts of each event of `EVENTS` by seat, int32[N, P, E]; every seat, human or not."""
     chunks = in_chunks(chunk_size(len(games)), games.decks, games.actions, fill=True)
     (counts,) = join_chunks([(_read_chunk(games.rules, *chunk),) for chunk in chunks], len(games))
     return counts
@@ -45,7 +43,6 @@ def event_counts(games: Games) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> jax.Array:
-    """`event_counts` of n games."""
     states = flatten_states(rules, decks, actions)
     found = detect_events(rules, states, jnp.asarray(actions, jnp.int32).T.reshape(-1))
     by_turn = found.reshape(actions.shape[1], actions.shape[0], -1)  # [T, n, E]

@@ -1,4 +1,4 @@
-"""What every measure reads: `GameAnalysis` of games -> `Ratio`."""
+"""Input of every measure: games and lazily computed properties of them."""
 
 from __future__ import annotations
 
@@ -28,63 +28,62 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GameAnalysis:
-    """Games, and what measures read of them: read once, when a measure first asks.
+    """Games and properties that measures read, each computed on first use.
 
-    `policy` is whose guesses the prediction measures judge; the games may be anyone's.
+    `policy` is evaluated by the prediction measures; it need not have played the games.
     """
 
     games: Games
     policy: Policy | None = None
-    counted_links: Links | None = None  # those that count; else `links` reads every one
+    counted_links: Links | None = None  # links to count; None: all links of `games`
 
     @cached_property
     def turns(self) -> Turns:
-        """What was known and done on every turn."""
+        """Knowledge and actions on every turn."""
         return read_turns(self.games)
 
     @cached_property
     def conventions(self) -> Conventions:
-        """What every move was by common conventions; 10 ms a game."""
+        """Convention annotation of every move; 10 ms per game."""
         return read_conventions(self.games)
 
     @cached_property
     def events(self) -> np.ndarray:
-        """int[N, E]: how often a move of a counted seat was each of the `EVENTS`."""
+        """Count of each event of `EVENTS` over the counted seats' moves, int[N, E]."""
         return counted_events(self.games)
 
     @cached_property
     def known(self) -> CardKnowledge:
-        """What the mover knew of every card played or discarded."""
+        """Current player's knowledge of every card played or discarded."""
         return read_known(self.games)
 
     @cached_property
     def concepts(self) -> Concepts:
-        """What was so before every move, and its kind."""
+        """Atoms before every move, and its kind."""
         return read_concepts(self.games)
 
     @cached_property
     def independence(self) -> ContextIndependence:
-        """How the kinds of moves go with formulas over these."""
+        """Context independence over `concepts`."""
         return read_ci(self.games.rules, self.concepts)
 
     @cached_property
     def decisions(self) -> Decisions:
-        """What `policy` expected at every decision. Raises ValueError without a policy."""
+        """Predictions of `policy` at every decision. Raises ValueError without a policy."""
         if self.policy is None:
-            raise ValueError("expected a policy that predicts the games, got none")
+            raise ValueError("expected a policy to predict the games, got none")
         return predict_decisions(self.policy, self.games)
 
     @cached_property
     def prediction(self) -> Prediction:
-        """The sums of `decisions` for each game."""
+        """Sums of `decisions` per game."""
         return self.decisions.summed()
 
     @cached_property
     def links(self) -> Links:
-        """Who gave what to whom."""
+        """Links between seats."""
         return read_links(self.games) if self.counted_links is None else self.counted_links
 
     def between(self, givers: np.ndarray, receivers: np.ndarray) -> GameAnalysis:
-        """The same games, of whose links only those from the seats `givers` to the seats
-        `receivers` count, bool[N, P] each."""
+        """The same games, with only links from `givers` to `receivers`, bool[N, P] each."""
         return GameAnalysis(self.games, self.policy, self.links.between(givers, receivers))

@@ -34,13 +34,7 @@ HUMAN_PROXIES = "human proxies"
 """Family name of partners that the user adds: clones or proxies of humans."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "rule lists": (
-        "bot:internal",
-        "bot:outer",
-        "bot:iggi",
-        "bot:piers",
-        "bot:van-den-bergh",
-    ),
+    "rule lists": ("bot:internal", "bot:outer", "bot:iggi", "bot:piers", "bot:van-den-bergh"),
     "simple": ("bot:simple", "bot:value", "bot:holmes"),
     "smart": ("bot:smart",),
     "conventions": (
@@ -150,8 +144,7 @@ class GauntletResult:
         return (float(np.mean(means)), min(means)) if means else None
 
     def best_response_means(self) -> dict[str, float]:
-        """Mean score of best responses to the partners of each family; only families for which all
-        are known."""
+        """Mean score of best responses by family, for families in which all are known."""
         by_family: dict[str, list[float | None]] = {}
         for result in self.partner_results:
             by_family.setdefault(result.partner.family, []).append(result.partner.best_response)
@@ -167,15 +160,13 @@ class GauntletResult:
         return {name: means[name].mean / best for name, best in self.best_response_means().items()}
 
     def fraction_of_best_response(self) -> float | None:
-        """Mean over the families of `best_response_means` / mean of `best_response_means`; None
-        without such families."""
+        """Mean over families / mean of their `best_response_means`; None without such families."""
         best, means = self.best_response_means(), self.families()
         total = sum(best.values())
         return sum(means[name].mean for name in best) / total if best else None
 
     def gain(self) -> Interval | None:
-        """Mean score difference of last and first game of a series, over all partners; None for
-        series of one game."""
+        """Mean score of the last minus the first game of a series; None for series of one game."""
         first_last = [b.scores.mean(axis=0)[:, [0, -1]] for b in self.partner_results]
         if not first_last or self.partner_results[0].scores.shape[2] == 1:
             return None
@@ -189,8 +180,7 @@ class GauntletResult:
 
 
 def best_response_scores(rules: Rules) -> dict[str, float]:
-    """Partner -> mean score of a best response to it; empty if no scores are bundled for the game
-    or this version of the list."""
+    """Partner -> mean score of a best response to it; empty if none are bundled for the game."""
     if not BEST_RESPONSE_FILE.is_file() or not rules.is_standard:
         return {}
     stored = read_json(BEST_RESPONSE_FILE)
@@ -201,8 +191,7 @@ def best_response_scores(rules: Rules) -> dict[str, float]:
 
 
 def default_partner(num_players: int) -> str:
-    """Return the bundled agent or bot with the best mean over families in the standard game: the
-    partner of a person who names none."""
+    """Return the bundled agent or bot with the best mean over families."""
     scores = read_json(SCORES_FILE)["players"].get(
         str(num_players), {"bot:convention": {"mean": 0.0}}
     )
@@ -254,10 +243,10 @@ def run_gauntlet(
         num_series: series with each partner, for each seat of the agent in the first game.
     """
     seen = {strip_options(one) for one in training_partners}
-    everyone = [GauntletPartner(name, SELF_PLAY, agent), *partners]
+    all_partners = [GauntletPartner(name, SELF_PLAY, agent), *partners]
     scores, _ = evaluate_with_partners(
         agent,
-        [partner.policy for partner in everyone],
+        [partner.policy for partner in all_partners],
         num_series * games_per_series,
         seed,
         games_per_series=games_per_series,
@@ -268,6 +257,6 @@ def run_gauntlet(
             strip_options(partner.name) in seen,
             by_seat.reshape(len(by_seat), num_series, games_per_series),
         )
-        for partner, by_seat in zip(everyone, scores, strict=True)
+        for partner, by_seat in zip(all_partners, scores, strict=True)
     ]
     return GauntletResult(name, results[0], results[1:])

@@ -1,5 +1,4 @@
-"""A cross-play matrix by algorithm: self-play, cross-play between seeds of one algorithm, and
-between algorithms."""
+"""Cross-play matrix by algorithm: self-play, between seeds of one algorithm, between algorithms."""
 
 from __future__ import annotations
 
@@ -13,13 +12,11 @@ from hanabi_rl.evaluation.measure.intervals import Interval, jackknife_interval,
 
 @dataclasses.dataclass(frozen=True)
 class GroupSummary:
-    """How one group of agents does; None where there is nothing to average.
+    """Mean scores of one group of agents; None if there is nothing to average.
 
-    The intervals say how much other training seeds could change the mean, not how many games were
-    played: agents are
-    drawn, not games. Pairs share agents, so those of `intra` and `inter` are jackknifed over
-    agents, those of the other groups included; one agent against others is taken as it is. Two
-    agents have one pair: its interval is infinite.
+    Intervals are over training seeds, not games. Pairs share agents, so `intra` and `inter` are
+    jackknifed over agents, other groups' agents included; the only agent of a group is not left
+    out. A group of two agents has one pair and an infinite interval.
     """
 
     name: str
@@ -31,15 +28,15 @@ class GroupSummary:
 
 @dataclasses.dataclass(frozen=True)
 class GroupedMatrix:
-    """The groups, in the order in which they first come, and their matrix."""
+    """Summary and mean matrix of groups, in order of first appearance."""
 
     groups: tuple[GroupSummary, ...]
     means: np.ndarray
-    """float64[G, G]: mean over the cells of a row agent of one group and a column agent of the
-    other. The diagonal is over different agents of one group, NaN where it has only one."""
+    """float64[G, G], mean over cells of row-group agents and column-group agents. The diagonal is
+    over pairs of different agents of the group, NaN for a single agent."""
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready figures; every `*_ci95` is `[low, high]`."""
+        """JSON-ready; every `*_ci95` is `[low, high]`."""
         rows = []
         for group in self.groups:
             row: dict[str, Any] = {"group": group.name, "agents": group.agents}
@@ -52,13 +49,10 @@ class GroupedMatrix:
 
 
 def group_matrix(
-    means: np.ndarray,
-    labels: tuple[str, ...],
-    groups: tuple[str, ...],
-    max_score: float = np.inf,
+    means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, ...], max_score: float = np.inf
 ) -> GroupedMatrix:
-    """Groups the matrix `means` float[A, A], whose agents have `labels` and belong to `groups`, [A]
-    each. Intervals are within 0 and `max_score`."""
+    """Group the matrix `means` float[A, A] of agents with `labels` and `groups`, [A] each.
+    Intervals are clipped to [0, `max_score`]."""
     names = tuple(dict.fromkeys(groups))
     members = {name: [i for i, group in enumerate(groups) if group == name] for name in names}
     summaries = []
@@ -81,8 +75,7 @@ def group_matrix(
 
 
 def _over_pairs(means: np.ndarray, samples: list[list[int]], max_score: float) -> Interval | None:
-    """The mean over the pairs within one sample of agents, or between two; None where there is no
-    pair."""
+    """Mean over pairs within one sample of agents, or between two samples; None without pairs."""
 
     def mean_without(agent: int | None) -> float:
         rows, columns = (
@@ -93,7 +86,7 @@ def _over_pairs(means: np.ndarray, samples: list[list[int]], max_score: float) -
     estimate = mean_without(None)
     if np.isnan(estimate):
         return None
-    enough = 3 if len(samples) == 1 else 2  # to leave a pair when one is left out
+    enough = 3 if len(samples) == 1 else 2  # leaves a pair when one agent is left out
     left_out = [
         np.array([mean_without(agent) for agent in sample])
         for sample in samples

@@ -1,12 +1,11 @@
-"""How like the people of recorded games agents play, beside how much the people differ among
-themselves.
+"""Human-likeness: measures of agents compared with those of humans, and with human variation.
 
-A figure of an agent's own games is set beside that of the people's. How far apart two groups of
-these people come by chance is read from their own games: the decks are cut in random halves, again
-and again, and the *spread* of a figure is what 95% of the differences between two halves stay
-within. An agent within it could not be told from half of the people by the other half. As many
-games of anybody who plays just as they do differ from all of theirs by less than halves do, and a
-spread shrinks with the root of the number of games: "within" is of this file.
+Measures of an agent's self-play games are compared with those of recorded human games. Human
+variation comes from split halves: the decks are repeatedly split into random halves, and the
+*variation* of a measure is the 95% quantile of the absolute difference between halves. An agent
+within it is indistinguishable from half of the humans by the other half. Another set of as many
+human games would differ from the whole by less than halves do; variation falls with the square root
+of the number of games, so "within" depends on the file.
 """
 
 from __future__ import annotations
@@ -33,43 +32,42 @@ if TYPE_CHECKING:
 SPLITS = 1000
 LEVEL = 0.95
 DISTANCE = "event_distance"
-"""The sum over the fourteen events of how far two shares of turns are apart."""
+"""Sum over the 14 events of the absolute difference of their rates."""
 COMPARED_MEASURES: tuple[Measure, ...] = (
     *measures_of("behaviour"),
     *(MEASURES[name] for name in ("score", "zero_rate", "perfect_rate", "adherence")),
     *measures_of("events"),
 )
-"""What is compared of how people and agents play."""
+"""Measures compared between humans and agents."""
 _ROUNDING = 1e-9
 
 MeasureValues = Mapping[str, Ratio]
-"""`COMPARED_MEASURES` of somebody's games by name: a ratio over decks each."""
+"""Name -> value of each of `COMPARED_MEASURES`, as ratios over decks."""
 
 
 class HumanVariation(NamedTuple):
-    """How much people differ among themselves."""
+    """Variation of measures among humans."""
 
     of: Mapping[str, float | None]
-    """`COMPARED_MEASURES` and `DISTANCE` -> what `LEVEL` of the differences of halves stay within;
-    None where nothing was counted in one of the halves of every split."""
+    """Name in `COMPARED_MEASURES`, or `DISTANCE` -> the `LEVEL` quantile of absolute differences
+    between halves; None if nothing was counted in a half of every split."""
     decks: int
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HumanLikeness:
-    """Agents, by label, beside the people of a file."""
+    """Agents, by label, compared with the humans of a file."""
 
     people: MeasureValues
     spread: HumanVariation
     agents: Mapping[str, MeasureValues]
     predictions: Mapping[str, Prediction] = dataclasses.field(default_factory=dict)
-    """Of people's moves."""
+    """Predictions of human moves."""
     with_clone: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
-    """Mean scores of each agent among copies of the clone."""
+    """Mean score of each agent with clones in the other seats."""
 
     def difference(self, label: str, name: str) -> float | None:
-        """The agent's figure less the people's, of `DISTANCE` the distance; None where one of them
-        has none."""
+        """Agent's value minus the humans', or `DISTANCE`; None if either is undefined."""
         if name == DISTANCE:
             differences = [self.difference(label, event) for event in EVENTS]
             known = [abs(each) for each in differences if each is not None]
@@ -78,14 +76,14 @@ class HumanLikeness:
         return agent.mean - people.mean if agent.defined and people.defined else None
 
     def within(self, label: str, name: str) -> bool | None:
-        """Whether an agent differs from the people no more than halves of them from one another."""
+        """True if the agent differs by at most the human variation; None if unknown."""
         difference, spread = self.difference(label, name), self.spread.of[name]
         if difference is None or spread is None:
             return None
         return abs(difference) <= spread + _ROUNDING
 
     def count_within(self, label: str) -> tuple[int, int]:
-        """How many figures are within the spread, and of how many that is known."""
+        """(number of measures within human variation, number of measures for which it is known)."""
         within = [self.within(label, name) for name in self.spread.of]
         return sum(map(bool, within)), sum(one is not None for one in within)
 
@@ -101,11 +99,16 @@ def compare_with_humans(
     sample: bool = False,
     on_agent: Callable[[int], None] = lambda done: None,
 ) -> HumanLikeness:
-    """Agents, by label, beside the people of `games`: `num_games` of each with itself, its
-    prediction of `predicted` (default: `games`), and its score as one among copies of `clone`.
-    After each of them `on_agent(agents done)` is called.
+    """Compare agents, by label, with the humans of `games`.
 
-    Raises ValueError for agents of another game, and for games on fewer than two decks.
+    Args:
+        predicted: games for the agents to predict; None: `games`.
+        clone: partner of each agent in additional games; None: no such games.
+        num_games: self-play games per agent, and games with the clone.
+        on_agent: called after each agent with the number of agents done.
+
+    Raises:
+        ValueError: agents of another game, or games on fewer than two decks.
     """
     people = read_measures(GameAnalysis(games))
     spread = human_variation(people)
@@ -130,11 +133,8 @@ def read_measures(record: GameAnalysis) -> MeasureValues:
 
 
 def human_variation(people: MeasureValues, splits: int = SPLITS, seed: int = 0) -> HumanVariation:
-    """How much people differ among themselves, by `splits` random halves of their decks (of an odd
-    number one half has one more).
-
-    Raises ValueError for fewer than two decks.
-    """
+    """Human variation over `splits` random halves of the decks (one larger by a deck if odd).
+    Raises ValueError for fewer than two decks."""
     differences = split_half_differences(people, splits, seed)
     return HumanVariation(
         {name: _quantile(np.abs(values)) for name, values in differences.items()},
@@ -143,14 +143,14 @@ def human_variation(people: MeasureValues, splits: int = SPLITS, seed: int = 0) 
 
 
 def split_half_differences(people: MeasureValues, splits: int, seed: int) -> dict[str, np.ndarray]:
-    """float64[splits] of `COMPARED_MEASURES` and `DISTANCE`: a figure of one random half of the
-    decks less that of the other; NaN where a half has nothing to count."""
+    """Difference between random halves of the decks, float64[splits], for `COMPARED_MEASURES` and
+    `DISTANCE`; NaN if a half has nothing to count."""
     names = list(people)
     sums = np.stack([(people[name].numerator, people[name].denominator) for name in names])
     decks = sums.shape[-1]  # sums: [K, 2, decks]
     if decks < 2:
         raise ValueError(
-            f"expected games on two decks at least, to cut them in halves, got {decks}"
+            f"expected games on at least two decks, to split them in halves, got {decks}"
         )
     first = np.arange(decks) < decks // 2
     halves = np.random.default_rng(seed).permuted(np.tile(first, (splits, 1)), axis=1)

@@ -1,9 +1,9 @@
-"""Who helps whom: the interdependences of Biswas et al. (arXiv 2502.06976v3, "Metrics"), in Hanabi.
+"""Interdependence of seats in Hanabi, after Biswas et al. (arXiv 2502.06976v3, "Metrics").
 
-A *trigger* is a hint, which could become what another's move rests on. It is accepted in one of
-three senses: a card it touched is used later (A0, the paper's), on the receiver's very next turn
-(A1), or the hint gives a constructive link (A2): one of its cards scores, and it told something
-about that card. `links.py` says what the links are.
+A *trigger* is a hint, on which another player's move may depend. Three criteria of acceptance: a
+touched card is used later (A0, the paper's), or on the receiver's next turn (A1), or the hint
+yields a constructive link (A2): a touched card scores, and the hint was informative about it.
+`links.py` defines the links.
 """
 
 from __future__ import annotations
@@ -30,31 +30,30 @@ if TYPE_CHECKING:
 
 
 class Links(NamedTuple):
-    """What the links of N games come to, int64. [n, i, j] counts what seat i gave to seat j, of P
-    seats; [n, i] what one seat did."""
+    """Link counts of N games, int64: [n, i, j] from seat i to seat j, [n, i] of seat i."""
 
     hints: np.ndarray  # [N, P, P]
-    accepted: np.ndarray  # [N, P, P], of the hints: A0
-    prompt: np.ndarray  # [N, P, P], A1
-    helpful: np.ndarray  # [N, P, P], A2
-    outcomes: np.ndarray  # [N, P, P, 6], cards that hints touched, by OUTCOMES; the last: no link
-    hinted_points: np.ndarray  # [N, P, P], cards of j that scored, i gave the first hint on them
+    accepted: np.ndarray  # [N, P, P], hints accepted by A0
+    prompt: np.ndarray  # [N, P, P], by A1
+    helpful: np.ndarray  # [N, P, P], by A2
+    outcomes: np.ndarray  # [N, P, P, 6], hinted cards, by OUTCOMES; the last is no link
+    hinted_points: np.ndarray  # [N, P, P], cards of j that scored, first hinted by i
     firework: np.ndarray  # [N, P, P], firework links
     token: np.ndarray  # [N, P, P], token links
     turns: np.ndarray  # [N, P]
-    token_turns: np.ndarray  # [N, P], with a token to spend
-    linked_turns: np.ndarray  # [N, P], that give or receive in any link
+    token_turns: np.ndarray  # [N, P], with an information token
+    linked_turns: np.ndarray  # [N, P], turns that give or receive in any link
     points: np.ndarray  # [N, P], cards that scored
-    steps: np.ndarray  # [N, P], of those all but the first of their colour
-    games: np.ndarray  # [N], 1 where there is a pair of seats to count
+    steps: np.ndarray  # [N, P], cards that scored, except the first of each colour
+    games: np.ndarray  # [N], 1 for games with a counted pair of seats
 
     def outcome(self, name: str) -> np.ndarray:
-        """[N, P, P]: cards that hints touched and that came to this one of `OUTCOMES`."""
+        """Hinted cards with this outcome of `OUTCOMES`, [N, P, P]."""
         return self.outcomes[..., OUTCOMES.index(name)]
 
     def between(self, givers: np.ndarray, receivers: np.ndarray) -> Links:
-        """What the seats `givers` gave to the seats `receivers`, bool[N, P] each; turns are those
-        of the givers, points those of the receivers."""
+        """Counts from the seats `givers` to the seats `receivers`, bool[N, P] each; turns are the
+        givers', points the receivers'."""
         pair = givers[:, :, None] & receivers[:, None, :] & ~np.eye(givers.shape[1], dtype=bool)
         masks = dict.fromkeys(("turns", "token_turns", "linked_turns"), givers)
         masks |= {"points": receivers, "steps": receivers, "outcomes": pair[..., None]}
@@ -65,7 +64,7 @@ class Links(NamedTuple):
 
 
 def read_links(games: Games) -> Links:
-    """The links of recorded games, counted; every seat counts, people or not."""
+    """Count the links of recorded games; every seat counts, human or not."""
     read = read_games(games)
     rules, playing = games.rules, games.actions != games.rules.noop
     touches, firework, token = read_touches(read), firework_links(read), token_links(read)
@@ -90,7 +89,7 @@ def read_links(games: Games) -> Links:
 
 
 def _count_hints(read: LinkInputs, touches: HintedCards) -> dict[str, np.ndarray]:
-    """The hints of each pair of seats and those accepted in each sense, int64[N, P, P]."""
+    """Hints per pair of seats, and those accepted by each criterion, int64[N, P, P]."""
     every, constructive = touches.links(), touches.links("constructive")
     soon = every.receiver - every.giver < read.rules.num_players
     shape = read.order.shape
@@ -109,14 +108,12 @@ def _count_hints(read: LinkInputs, touches: HintedCards) -> dict[str, np.ndarray
 
 
 def _turn_mask(shape: tuple[int, ...], game: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """bool[N, T]: the turns named by `game` and `turn` int64[L]."""
     marked = np.zeros(shape, bool)
     marked[game, turn] = True
     return marked
 
 
 def _first_hints(read: LinkInputs, touches: HintedCards) -> LinkPairs:
-    """The first hint on every card that scored, with the turn on which it did."""
     first = touches.fresh & (touches.used >= 0)
     game, giver, receiver = (field[first] for field in (touches.game, touches.turn, touches.used))
     scored = read.scored[game, receiver]
@@ -124,7 +121,7 @@ def _first_hints(read: LinkInputs, touches: HintedCards) -> LinkPairs:
 
 
 def _outcome_pairs(read: LinkInputs, touches: HintedCards, name: str) -> np.ndarray:
-    """int64[N, P, P]: the cards that came to `name`, by who hinted and who held them."""
+    """Cards with outcome `name`, by giver of the hint and holder, int64[N, P, P]."""
     of_it = touches.outcome == OUTCOMES.index(name)
     game, turn = touches.game[of_it], touches.turn[of_it]
     holder = turn + read.moves.offset[game, turn].astype(np.int64)
@@ -132,7 +129,7 @@ def _outcome_pairs(read: LinkInputs, touches: HintedCards, name: str) -> np.ndar
 
 
 def _by_pair(read: LinkInputs, pairs: LinkPairs) -> np.ndarray:
-    """int64[N, P, P]: how many of the pairs of turns are of each ordered pair of seats."""
+    """Number of pairs of turns per ordered pair of seats, int64[N, P, P]."""
     num_games, players = len(read.order), read.rules.num_players
     place = (pairs.game * players + pairs.giver % players) * players + pairs.receiver % players
     counts = np.bincount(place, minlength=num_games * players**2)
@@ -140,112 +137,97 @@ def _by_pair(read: LinkInputs, pairs: LinkPairs) -> np.ndarray:
 
 
 def _by_seat(read: LinkInputs, which: np.ndarray) -> np.ndarray:
-    """int64[N, P]: on how many of its turns each seat is `which` bool[N, T]."""
+    """Number of turns of each seat where `which` bool[N, T]."""
     players = read.rules.num_players
     return np.stack([which[:, seat::players].sum(axis=1) for seat in range(players)], axis=1)
 
 
 def constructive(record: GameAnalysis) -> Ratio:
-    """Int_cons: information links whose card scored and whose hint told something about it."""
+    """Int_cons: information links of cards that scored after an informative hint."""
     return _per_game(record, record.links.outcome("constructive"))
 
 
 def constructive_kept(record: GameAnalysis) -> Ratio:
-    """The same, 0 in games that lost every life."""
-    kept = record.links.outcome("constructive") * (record.games.lives > 0)[:, None, None]
-    return _per_game(record, kept)
+    """`constructive`, but 0 in games that lost every life."""
+    included = record.links.outcome("constructive") * (record.games.lives > 0)[:, None, None]
+    return _per_game(record, included)
 
 
 def constructive_per_point(record: GameAnalysis) -> Ratio:
-    """Constructive links for each point of the receivers: what does not grow with the score."""
+    """Constructive links per point of the receivers, which does not grow with the score."""
     return Ratio(_sums(record.links.outcome("constructive")), _sums(record.links.points))
 
 
 def nonconstructive(record: GameAnalysis) -> Ratio:
-    """Int_non-cons: the information links that are not constructive, whatever the card came to."""
-    kept = [name != "constructive" and name != "unused" for name in OUTCOMES]
-    return _per_game(record, record.links.outcomes[..., kept])
+    """Int_non-cons: information links that are not constructive, with any outcome."""
+    included = [name != "constructive" and name != "unused" for name in OUTCOMES]
+    return _per_game(record, record.links.outcomes[..., included])
 
 
-def misplays(record: GameAnalysis) -> Ratio:
-    """Information links whose card was played and did not fit."""
-    return _per_game(record, record.links.outcome("misplay"))
-
-
-def useful_discards(record: GameAnalysis) -> Ratio:
-    """Information links whose card was discarded though it could still have scored."""
-    return _per_game(record, record.links.outcome("useful_discard"))
-
-
-def useless_discards(record: GameAnalysis) -> Ratio:
-    """Information links whose card was discarded when it could score no more: tidying up."""
-    return _per_game(record, record.links.outcome("useless_discard"))
-
-
-def loops(record: GameAnalysis) -> Ratio:
-    """Information links whose card scored, of a hint that repeated what was known of it."""
-    return _per_game(record, record.links.outcome("loop"))
+def outcome_links(record: GameAnalysis, outcome: str) -> Ratio:
+    """Information links with an outcome of `OUTCOMES`."""
+    return _per_game(record, record.links.outcome(outcome))
 
 
 def firework(record: GameAnalysis) -> Ratio:
-    """Cards that scored on top of another seat's."""
+    """Cards that scored on top of another seat's card."""
     return _per_game(record, record.links.firework)
 
 
 def token(record: GameAnalysis) -> Ratio:
-    """Hints that spent a token which another seat gained."""
+    """Hints that spent a token gained by another seat."""
     return _per_game(record, record.links.token)
 
 
 def triggers(record: GameAnalysis) -> Ratio:
-    """%trig: hints on the givers' turns."""
+    """%trig: hints per turn of the givers."""
     return _fraction(record.links.hints, record.links.turns)
 
 
 def triggers_with_token(record: GameAnalysis) -> Ratio:
-    """Hints on the givers' turns that had a token to spend."""
+    """Hints per turn of the givers with an information token."""
     return _fraction(record.links.hints, record.links.token_turns)
 
 
 def not_accepted(record: GameAnalysis) -> Ratio:
-    """A0: hints of whose cards none was played or discarded afterwards."""
+    """A0: fraction of hints with no touched card played or discarded later."""
     return _fraction(record.links.hints - record.links.accepted, record.links.hints)
 
 
 def not_prompt(record: GameAnalysis) -> Ratio:
-    """A1: hints of whose cards none was played or discarded on the receiver's next turn."""
+    """A1: fraction of hints with no touched card used on the receiver's next turn."""
     return _fraction(record.links.hints - record.links.prompt, record.links.hints)
 
 
 def not_helpful(record: GameAnalysis) -> Ratio:
-    """A2: hints that gave no constructive link."""
+    """A2: fraction of hints without a constructive link."""
     return _fraction(record.links.hints - record.links.helpful, record.links.hints)
 
 
 def hinted_points(record: GameAnalysis) -> Ratio:
-    """Of the receivers' points, those from cards on which a giver gave the first hint."""
+    """Fraction of the receivers' points from cards first hinted by a giver."""
     return _fraction(record.links.hinted_points, record.links.points)
 
 
 def crossing(record: GameAnalysis) -> Ratio:
-    """Of the receivers' cards that scored on top of another card, those on top of a giver's."""
+    """Fraction of the receivers' cards that scored on top of another card that was a giver's."""
     return _fraction(record.links.firework, record.links.steps)
 
 
 def linked_turns(record: GameAnalysis) -> Ratio:
-    """Turns that give or receive in any link."""
+    """Fraction of turns that give or receive in any link."""
     return _fraction(record.links.linked_turns, record.links.turns)
 
 
 def reciprocal(record: GameAnalysis) -> Ratio:
-    """Games in which two seats helped each other: constructive links in both directions."""
+    """Fraction of games with constructive links in both directions between two seats."""
     helps = record.links.outcome("constructive") > 0
     both = helps & helps.swapaxes(1, 2)
     return _per_game(record, _sums(both).clip(max=1), is_proportion=True)
 
 
 def _per_game(record: GameAnalysis, counts: np.ndarray, is_proportion: bool = False) -> Ratio:
-    """`counts` [N, ...] of the games that were not left before their end."""
+    """Mean of `counts` [N, ...] over finished games."""
     finished = ~record.games.unfinished
     return Ratio(_sums(counts) * finished, _sums(record.links.games) * finished, is_proportion)
 
@@ -255,5 +237,4 @@ def _fraction(part: np.ndarray, whole: np.ndarray) -> Ratio:
 
 
 def _sums(counts: np.ndarray) -> np.ndarray:
-    """float64[N]: the counts [N, ...] of each game."""
     return np.asarray(counts.reshape(len(counts), -1).sum(axis=1), np.float64)

@@ -1,5 +1,4 @@
-"""Who helps whom in a team: the measures of interdependence by ordered pair of roles, and beside
-them what chance and a cooperative bot come to on the same decks."""
+"""Interdependence within a team: measures by ordered pair of roles, and of reference bots."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import numpy as np
 from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.evaluation.measure.interdependence import constructive
-from hanabi_rl.evaluation.measure.intervals import bootstrap_correlation
+from hanabi_rl.evaluation.measure.intervals import bootstrap_correlation, interval_dict
 from hanabi_rl.evaluation.measure.registry import measure_figures, measures_of
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import evaluation_decks
@@ -22,21 +21,20 @@ if TYPE_CHECKING:
 
 
 class Roles(NamedTuple):
-    """Who sits where."""
+    """Role of each seat."""
 
     names: tuple[str, ...]
-    seats: np.ndarray  # int64[N, P], each seat's place in `names`
+    seats: np.ndarray  # int64[N, P], index of each seat's role in `names`
 
     def pairs(self) -> list[tuple[int, int]]:
-        """The ordered pairs (giver, receiver) of roles that two seats of one game have."""
+        """Ordered pairs (giver, receiver) of roles that occur in one game."""
         held = (self.seats[..., None] == np.arange(len(self.names))).sum(axis=1)  # [N, roles]
         every = itertools.product(range(len(self.names)), repeat=2)
         return [(i, j) for i, j in every if (held[:, i] * (held[:, j] - (i == j)) > 0).any()]
 
 
 def roles_of(games: Games) -> Roles:
-    """Of recorded games: people and the others where the games tell them apart, else each seat a
-    role of its own."""
+    """Roles of recorded games: `person` and `other` if distinguished, otherwise one per seat."""
     human = games.human_seats
     if human is not None and not human.all():
         return Roles(("person", "other"), np.where(human, 0, 1))
@@ -46,15 +44,10 @@ def roles_of(games: Games) -> Roles:
 
 
 def play_team(
-    agent: Policy,
-    partner: Policy,
-    num_games: int = 1000,
-    seed: int = 0,
-    *,
-    sample: bool = False,
+    agent: Policy, partner: Policy, num_games: int = 1000, seed: int = 0, *, sample: bool = False
 ) -> tuple[Games, Roles]:
-    """One `agent` among copies of `partner` on `num_games` decks, each played once; the agent moves
-    from one seat to the next. Raises ValueError where they play different games."""
+    """Play one `agent` with copies of `partner` on `num_games` decks, each played once; the agent
+    moves one seat on after each. Raises ValueError if the policies play different games."""
     rules, decks = agent.rules, evaluation_decks(agent.rules, num_games, seed)
     players = rules.num_players
     seating = (np.arange(players) + np.arange(num_games)[:, None]) % players
@@ -65,10 +58,9 @@ def play_team(
 
 
 def interdependence_figures(record: GameAnalysis, roles: Roles) -> dict[str, Any]:
-    """JSON-ready: every measure of interdependence, the correlation of points with constructive
-    links over games that were not left before their end (`correlation`, and `correlation_kept` of
-    those that kept a life; None where one of them does not vary), and the measures of each ordered
-    pair of roles (`pairs`)."""
+    """JSON-ready: all interdependence measures; correlation of points and constructive links over
+    finished games (`correlation`; `correlation_kept` for games that kept a life; None if either is
+    constant); measures of each ordered pair of roles (`pairs`)."""
     measures = (*measures_of("interdependence"), *measures_of("team"))
     finished = ~record.games.unfinished
     figures = _counts(record) | {"unfinished": int((~finished).sum())}
@@ -91,23 +83,22 @@ def _pair_figures(record: GameAnalysis, roles: Roles, giver: int, receiver: int)
 
 
 def _correlation(record: GameAnalysis, name: str, which: np.ndarray) -> dict[str, Any]:
-    """Pearson's r of points with constructive links over the games `which` bool[N]."""
     points = record.games.points[which]
     links = constructive(record).numerator[which]
     if len(points) == 0 or np.ptp(points) == 0 or np.ptp(links) == 0:
-        return {name: None, f"{name}_ci95": None}
-    interval = bootstrap_correlation(points, links, groups=record.games.deck_ids[which])
-    return {name: interval.mean, f"{name}_ci95": interval.bounds}
+        return interval_dict(name, None)
+    groups = record.games.deck_ids[which]
+    return interval_dict(name, bootstrap_correlation(points, links, groups=groups))
 
 
 REFERENCES = ("bot:random", "bot:convention")
-"""Played beside a team: what chance comes to, and a scripted team that reads its own hints."""
+"""Reference teams: random play, and a scripted bot that reads hints."""
 
 
 def reference_figures(
     rules: Rules, decks: np.ndarray, seed: int = 0
 ) -> dict[str, dict[str, float | None]]:
-    """Each of `REFERENCES` with copies of itself on `decks` uint8[N, D]: measure -> figure."""
+    """Each of `REFERENCES` in self-play on `decks` uint8[N, D]: name -> measure -> value."""
     from hanabi_rl.agents.loading import load_policy
 
     found = {}

@@ -1,13 +1,12 @@
-"""Confidence intervals over games (or over decks, or over training seeds). NumPy on the host.
+"""Confidence intervals over games, decks or training seeds, in NumPy.
 
-Percentiles of resamples are too narrow where there are few games: over five, 87% of the "95%"
-intervals cover what they are of, over three 80%. Below `MIN_BOOTSTRAP_GAMES` the interval is a
-jackknife's with Student's t, which for a mean is the classical one; of one game it has no bounds.
-`benchmarks/coverage.py` prints how often each covers.
+Percentile bootstraps are too narrow for few games: a nominal 95% interval covers 87% of the time
+with five games and 80% with three. Below `MIN_BOOTSTRAP_GAMES` the interval is therefore a
+jackknife with Student's t, which for a mean is the classical t interval; one game has no bounds.
+`benchmarks/coverage.py` prints the coverage of each method.
 
-An interval of Student's t is symmetric and does not know the range of the figure. Where the range
-is known (`Interval.within`) the interval is cut to it, which leaves its coverage as it is: no value
-that is cut off is possible.
+Student's t intervals are symmetric and can leave the range of the estimate. `Interval.within` clips
+them to a known range, which does not change their coverage.
 """
 
 from __future__ import annotations
@@ -20,13 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 MIN_BOOTSTRAP_GAMES = 30
-"""Games with which a bootstrap begins; `--games 5` is no mistake, so fewer have a way of their
-own."""
-_RESAMPLES_AT_ONCE = 256  # bounds the memory of a bootstrap: this many rows of one count per game
+"""Minimum number of games for a bootstrap; with fewer, intervals are jackknifes."""
+_RESAMPLES_AT_ONCE = 256  # rows of one count per game; bounds the memory of a bootstrap
 
 
 NO_BOUNDS = "n/a"
-"""Printed where an interval has no bounds; `explained` gives the reason."""
+"""Printed for an interval without bounds; `explained` adds the reason."""
 _REASON = f"{NO_BOUNDS}: no interval: too few independent games, or an infinite figure"
 
 
@@ -41,7 +39,7 @@ class Interval(NamedTuple):
 
     @property
     def bounds(self) -> list[float]:
-        """`[low, high]`, the form every `*_ci95` key of a JSON file has."""
+        """`[low, high]`, the form of every `*_ci95` key in JSON files."""
         return [self.low, self.high]
 
     def within(self, min_value: float = -np.inf, max_value: float = np.inf) -> Interval:
@@ -61,8 +59,7 @@ class Interval(NamedTuple):
 
 
 def bounds_text(bounds: Sequence[float | None], spec: str = ".2f") -> str:
-    """`[0.398, 0.426]` for `[low, high]`, or `n/a` where one of them is infinite, NaN or None (as
-    JSON has them)."""
+    """Format `[low, high]` as `[0.398, 0.426]`; `n/a` if a bound is infinite, NaN or None."""
     known = [bound for bound in bounds if bound is not None and np.isfinite(bound)]
     if len(known) < 2:
         return NO_BOUNDS
@@ -70,13 +67,13 @@ def bounds_text(bounds: Sequence[float | None], spec: str = ".2f") -> str:
 
 
 def interval_dict(name: str, interval: Interval | None) -> dict[str, Any]:
-    """JSON of an interval: `name` and `name_ci95`, None where there is none."""
+    """JSON-ready: `name` and `name_ci95` of an interval; None without one."""
     mean, bounds = (None, None) if interval is None else (interval.mean, interval.bounds)
     return {name: mean, f"{name}_ci95": bounds}
 
 
 def explained(text: str) -> str:
-    """`text`, which prints intervals, with one more line on what `n/a` means where it has one."""
+    """`text`, plus a line that explains `n/a` if the text contains it and no such line yet."""
     needed = _REASON not in text and re.search(rf"(?<!\S){NO_BOUNDS}(?!\S)", text)
     return f"{text}\n{_REASON}" if needed else text
 
@@ -84,11 +81,8 @@ def explained(text: str) -> str:
 def mean_interval(
     values: np.ndarray, level: float = 0.95, min_value: float = -np.inf, max_value: float = np.inf
 ) -> Interval:
-    """Student's t interval for the mean of independent `values` float[N], cut to `min_value` and
-    `max_value`, the range that the values can have.
-
-    A single value has an infinite interval. Raises ValueError for no values.
-    """
+    """Student's t interval for the mean of independent `values` float[N], clipped to their possible
+    range [`min_value`, `max_value`]. One value: no bounds. Raises ValueError without values."""
     values = _games(values, "values")
     count = len(values)
     mean = float(values.mean())
@@ -99,16 +93,15 @@ def mean_interval(
 
 
 def t_interval(estimate: float, std_error: float, freedom: int, level: float = 0.95) -> Interval:
-    """The interval of an estimate with a standard error of `freedom` >= 1 degrees of freedom."""
-    from scipy.special import stdtrit  # here: the web's workers show standings without SciPy
+    """Student's t interval of an estimate; `freedom` >= 1: degrees of freedom."""
+    from scipy.special import stdtrit  # lazy import: web workers show standings without SciPy
 
     reach = float(stdtrit(freedom, _upper_tail(level))) * std_error
     return Interval(estimate, estimate - reach, estimate + reach, std_error)
 
 
 def clopper_pearson_interval(successes: int, count: int, level: float = 0.95) -> Interval:
-    """The exact interval of a share of `count` >= 1 independent ones (Clopper and Pearson 1934),
-    whose bounds are quantiles of beta distributions; it has no standard error."""
+    """Exact interval of a proportion of `count` >= 1 trials (Clopper and Pearson 1934)."""
     from scipy.stats import binomtest
 
     low, high = binomtest(successes, count).proportion_ci(level)
@@ -118,14 +111,13 @@ def clopper_pearson_interval(successes: int, count: int, level: float = 0.95) ->
 def jackknife_interval(
     estimate: float, left_out: Sequence[np.ndarray], level: float = 0.95
 ) -> Interval:
-    """Jackknife interval for a statistic of one or more independent samples (Arvesen 1969, for
-    U-statistics such as the mean over all pairs).
+    """Jackknife interval for a statistic of independent samples (Arvesen 1969, for U-statistics).
 
     Args:
-        estimate: the statistic of all members.
-        left_out: for each sample of n >= 2 members float[n], the statistic without each of them in
-            turn. With no such sample the interval is infinite.
-        level: of a Student's t with the smallest n - 1 degrees of freedom.
+        estimate: the statistic of the full samples.
+        left_out: per sample of n >= 2 members, the statistic without each member, float[n]. Without
+            samples the interval is infinite.
+        level: confidence level; degrees of freedom are the smallest n - 1.
     """
     if not left_out:
         return _unbounded(estimate)
@@ -138,10 +130,9 @@ def jackknife_interval(
 def bootstrap_median(
     values: np.ndarray, level: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap interval for the median of `values` float[N]; `mean` is the median
-    itself. Of fewer than `MIN_BOOTSTRAP_GAMES` games it is the one between two order statistics,
-    which covers as often as it says whatever the values are; of fewer than six it has no bounds at
-    95%."""
+    """Percentile bootstrap interval for the median of `values` float[N]; `mean` holds the median.
+    With fewer than `MIN_BOOTSTRAP_GAMES` values, the interval between two order statistics, which
+    has the nominal coverage for any distribution; with fewer than six, no bounds at 95%."""
     values = _games(values, "values")
     if len(values) < MIN_BOOTSTRAP_GAMES:
         return _between_order_statistics(values, level)
@@ -159,14 +150,16 @@ def bootstrap_ratio(
     num_resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`, whole games
-    resampled together; a jackknife where in fewer than `MIN_BOOTSTRAP_GAMES` games there was
-    something to count.
+    """Percentile bootstrap interval for `sum(numerators) / sum(denominators)`.
 
-    For figures per decision: the decisions of one game are not independent, the games are.
-    `numerators` and
-    `denominators` are float[N], one entry a game. Raises ValueError when lengths differ or the
-    denominators sum to 0.
+    Whole games are resampled, because decisions within a game are dependent. A jackknife if fewer
+    than `MIN_BOOTSTRAP_GAMES` games have a positive denominator.
+
+    Args:
+        numerators, denominators: float[N], one entry per game.
+
+    Raises:
+        ValueError: lengths differ, or the denominators sum to 0.
     """
     return bootstrap_ratios([(numerators, denominators)], level, num_resamples, seed)[0]
 
@@ -177,19 +170,18 @@ def bootstrap_ratios(
     num_resamples: int = 2000,
     seed: int = 0,
 ) -> list[Interval]:
-    """`bootstrap_ratio` of each (numerators, denominators) of the same N games. They share their
-    resamples, which take most of the time; each interval is what it would be alone, and has no
-    bounds where a numerator is infinite. Raises ValueError as it does, and for ratios of different
-    games."""
+    """`bootstrap_ratio` of several (numerators, denominators) over the same N games. Resamples are
+    shared, for speed; each interval equals that of a separate call. No bounds where a numerator is
+    infinite. Raises ValueError as `bootstrap_ratio` does, and if N differs."""
     games = [_checked_ratio(*ratio) for ratio in ratios]
     if len({len(numerators) for numerators, _ in games}) > 1:
-        raise ValueError("expected ratios of the same games, got different numbers of games")
+        raise ValueError("expected ratios over the same games, got different numbers of games")
     many = [ratio for ratio in games if _resampled(*ratio)]
     resampled: list[list[np.ndarray]] = [[] for _ in many]
-    for times_drawn in _resamples(len(many[0][0]), num_resamples, seed) if many else ():
+    for counts in _resamples(len(many[0][0]), num_resamples, seed) if many else ():
         for (numerators, denominators), found in zip(many, resampled, strict=True):
-            drawn = times_drawn @ denominators
-            found.append((times_drawn @ numerators)[drawn > 0] / drawn[drawn > 0])
+            sampled = counts @ denominators
+            found.append((counts @ numerators)[sampled > 0] / sampled[sampled > 0])
     bootstrapped = iter(resampled)
     intervals = []
     for numerators, denominators in games:
@@ -210,7 +202,7 @@ def _resampled(numerators: np.ndarray, denominators: np.ndarray) -> bool:
 def _jackknife_ratio(
     estimate: float, numerators: np.ndarray, denominators: np.ndarray, level: float
 ) -> Interval:
-    """Over the games in which there was something to count: the others say nothing of a ratio."""
+    """Jackknife over the games with a positive denominator; other games do not affect the ratio."""
     counts = denominators > 0
     if counts.sum() < 2:
         return _unbounded(estimate)
@@ -227,31 +219,30 @@ def _checked_ratio(
     )
     if len(numerators) != len(denominators):
         raise ValueError(
-            f"expected one denominator a game, got {len(numerators)} numerators and "
-            f"{len(denominators)}"
+            f"expected as many denominators as numerators, got {len(denominators)} and "
+            f"{len(numerators)}"
         )
     if not denominators.sum() > 0:
-        raise ValueError("expected denominators with a positive sum, got no decision in any game")
+        raise ValueError("expected denominators with a positive sum, got 0")
     return numerators, denominators
 
 
 def _resamples(count: int, num_resamples: int, seed: int) -> Iterable[np.ndarray]:
-    """float64[at most _RESAMPLES_AT_ONCE, count]: how often each of `count` games is in each
-    resample, in parts."""
-    # Kept where they are some megabytes: one report has many figures of as many games.
+    """Count of each of `count` games in each resample, in batches of rows: float64[B, count]."""
+    # cached up to some megabytes: a report has many ratios over the same number of games
     if count * num_resamples <= 2**22:
-        return (part.astype(np.float64) for part in _kept_resamples(count, num_resamples, seed))
-    return (_draw(rng, size, count) for rng, size in _blocks(num_resamples, seed))
+        return (part.astype(np.float64) for part in _cached_resamples(count, num_resamples, seed))
+    return (_sample_counts(rng, size, count) for rng, size in _blocks(num_resamples, seed))
 
 
 @functools.lru_cache(maxsize=8)
-def _kept_resamples(count: int, num_resamples: int, seed: int) -> list[np.ndarray]:
+def _cached_resamples(count: int, num_resamples: int, seed: int) -> list[np.ndarray]:
     blocks = _blocks(num_resamples, seed)
-    return [_draw(rng, size, count).astype(np.uint16) for rng, size in blocks]
+    return [_sample_counts(rng, size, count).astype(np.uint16) for rng, size in blocks]
 
 
-def _draw(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
-    """float64[size, count]: how often each of `count` games is in each of `size` resamples."""
+def _sample_counts(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
+    """Count of each of `count` games in each of `size` resamples, float64[size, count]."""
     return rng.multinomial(count, np.full(count, 1 / count), size=size).astype(np.float64)
 
 
@@ -263,18 +254,22 @@ def bootstrap_correlation(
     seed: int = 0,
     groups: np.ndarray | None = None,
 ) -> Interval:
-    """Percentile bootstrap interval for Pearson's r of `first` and `second`, float[N], one of each
-    a game.
+    """Percentile bootstrap interval for Pearson's r of `first` and `second`, float[N].
 
-    Resamples in which one of them does not vary are left out. Of fewer than `MIN_BOOTSTRAP_GAMES`
-    games it is a jackknife of Fisher's z; without bounds where r is not defined without one of
-    them, or is 1. `groups` int[N] says which games are resampled together. Raises ValueError when
-    lengths differ or one does not vary at all.
+    Resamples in which either is constant are dropped. With fewer than `MIN_BOOTSTRAP_GAMES` games,
+    a jackknife of Fisher's z; no bounds if any leave-one-out r is undefined or |r| is 1.
+
+    Args:
+        first, second: one value per game.
+        groups: int[N], games that are resampled together; None: each game separately.
+
+    Raises:
+        ValueError: lengths differ, or `first` or `second` is constant.
     """
     first, second = _games(first, "first"), _games(second, "second")
     if len(first) != len(second) or not first.std() * second.std() > 0:
         raise ValueError(
-            "expected two numbers a game that vary over games, got standard deviations "
+            "expected two non-constant arrays of the same length, got standard deviations "
             f"{first.std():.3g} of {len(first)} and {second.std():.3g} of {len(second)}"
         )
     first, second = first - first.mean(), second - second.mean()
@@ -302,8 +297,7 @@ def bootstrap_correlation(
 
 
 def group_sums(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """[G, ...]: the sums of `values` [N, ...] over the members of each of the G groups that
-    `groups` int[N] names, in the order of their numbers."""
+    """Sum `values` [N, ...] by group `groups` int[N]: [G, ...], by group number."""
     which = np.unique(groups, return_inverse=True)[1]
     sums = np.zeros((int(which.max()) + 1, *values.shape[1:]), values.dtype)
     np.add.at(sums, which, values)
@@ -317,14 +311,13 @@ def bootstrap_decks(
     num_resamples: int = 10_000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval for a statistic of column means; rows resampled whole. Of fewer
-    than `MIN_BOOTSTRAP_GAMES` rows it is a jackknife; without bounds where the statistic has none
-    for some.
+    """Percentile bootstrap interval for a statistic of column means, resampling rows. With fewer
+    than `MIN_BOOTSTRAP_GAMES` rows, a jackknife; no bounds if a leave-one-out statistic is
+    undefined.
 
     Args:
         values: float[N, C], the same N decks (or games) in each of C columns.
-        statistic: of column means float[B, C], a number each: float[B]; fewer, where some have
-            none.
+        statistic: maps column means float[B, C] to float[B], fewer where undefined.
     """
     decks = len(values)
     estimate = float(statistic(values.mean(axis=0)[None])[0])
@@ -333,7 +326,7 @@ def bootstrap_decks(
         return jackknife_interval(estimate, [left_out] if len(left_out) == decks else [], level)
 
     resampled = [
-        statistic(drawn @ values / decks) for drawn in _resamples(decks, num_resamples, seed)
+        statistic(sampled @ values / decks) for sampled in _resamples(decks, num_resamples, seed)
     ]
     return _interval(estimate, np.concatenate(resampled), level)
 
@@ -345,32 +338,31 @@ def bootstrap_runs(
     num_resamples: int = 50_000,
     seed: int = 0,
 ) -> Interval:
-    """Stratified percentile bootstrap interval (Agarwal et al. 2021, rliable): in every column the
-    runs are resampled by themselves.
+    """Stratified percentile bootstrap interval (Agarwal et al. 2021, rliable): runs are resampled
+    separately in each column.
 
     Args:
         values: float[R, C], R training runs on each of C tasks.
-        statistic: of all R * C values of a resample, float[B, R * C] -> float[B].
+        statistic: maps all values of each resample, float[B, R * C], to float[B].
     """
     runs, columns = values.shape
 
     def resample(rng: np.random.Generator, size: int) -> np.ndarray:
-        drawn = rng.integers(runs, size=(size, runs, columns))
-        return statistic(values[drawn, np.arange(columns)].reshape(size, -1))
+        sampled = rng.integers(runs, size=(size, runs, columns))
+        return statistic(values[sampled, np.arange(columns)].reshape(size, -1))
 
     estimate = float(statistic(values.reshape(1, -1))[0])
     return _percentile_interval(estimate, resample, level, num_resamples, seed)
 
 
 def _leave_one_out(values: np.ndarray) -> np.ndarray:
-    """float[N, C]: the column means of `values` [N, C] without each row in turn, N >= 2."""
+    """Column means of `values` [N, C], N >= 2, without each row in turn: float[N, C]."""
     return (values.sum(axis=0) - values) / (len(values) - 1)
 
 
 def _between_order_statistics(values: np.ndarray, level: float) -> Interval:
-    """The narrowest interval between the k-th smallest and the k-th greatest of `values` float[N]
-    in which their median is with probability `level` at least: the number of values below it is
-    binomial. There is no standard error."""
+    """Narrowest interval between the k-th smallest and k-th largest of `values` float[N] that
+    contains the median with probability >= `level` (binomial). Its standard error is NaN."""
     from scipy.special import bdtr  # `quantile_test` is slow to import, and wrong at exact tails
 
     median, count = float(np.median(values)), len(values)
@@ -393,14 +385,13 @@ def _percentile_interval(
     num_resamples: int,
     seed: int,
 ) -> Interval:
-    """The percentile bootstrap around an estimate; `resample(rng, size)` gives it for up to `size`
-    resamples."""
+    """Percentile bootstrap interval; `resample(rng, size)` returns `size` resampled statistics."""
     blocks = [resample(rng, size) for rng, size in _blocks(num_resamples, seed)]
     return _interval(estimate, np.concatenate(blocks), level)
 
 
 def _blocks(num_resamples: int, seed: int) -> Iterator[tuple[np.random.Generator, int]]:
-    """The resamples in parts, as (generator, how many)."""
+    """Batches of resamples as (generator, size)."""
     rng = np.random.default_rng(seed)
     for first in range(0, num_resamples, _RESAMPLES_AT_ONCE):
         yield rng, min(_RESAMPLES_AT_ONCE, num_resamples - first)

@@ -1,6 +1,9 @@
-"""AH2AC2's protocol: a candidate among human proxies, in every line-up with at least one of each
-and none that is self-play (A.6), of several seeds the one that predicts validation games best
-(section 5.2); and its Table 4's row of the proxies themselves."""
+"""AH2AC2's evaluation protocol: a candidate with human proxies.
+
+Every lineup has at least one of each, without self-play (A.6); of several seeds, the candidate is
+the one with the best prediction of validation games (section 5.2). Also Table 4's row of the
+proxies.
+"""
 
 from __future__ import annotations
 
@@ -23,38 +26,37 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class LeaderboardEntry:
-    """One candidate: N games, each on a deck of its own. `prediction` is of recorded human
-    games."""
+    """One candidate: N games, each on a different deck. `prediction` is of recorded human games."""
 
     score: np.ndarray
     """int32[N]."""
     points: np.ndarray
     """int32[N]."""
     lineup: np.ndarray
-    """int[N]: the index in `mixed_lineups` of what each game was played by."""
+    """int[N], index in `lineups` of each game's lineup."""
     lineups: tuple[Lineup, ...]
     max_score: int
     prediction: Prediction | None = None
 
     @property
     def summary(self) -> ScoreSummary:
-        """Over all games."""
+        """Summary over all games."""
         return summarise(self.score[None], self.points[None], self.max_score)
 
     @property
     def median(self) -> Interval:
-        """The median score, bootstrapped over games."""
+        """Median score, bootstrapped over games."""
         return bootstrap_median(self.score)
 
     def lineup_means(self) -> list[Interval]:
-        """The mean score of each line-up."""
+        """Mean score of each lineup."""
         return [
             mean_interval(self.score[self.lineup == index], min_value=0, max_value=self.max_score)
             for index in range(len(self.lineups))
         ]
 
     def as_dict(self, proxies: Sequence[str]) -> dict[str, Any]:
-        """JSON-ready figures; every `*_ci95` is `[low, high]`."""
+        """JSON-ready; every `*_ci95` is `[low, high]`."""
         entropy = None if self.prediction is None else self.prediction.cross_entropy_per_timestep()
         counts = np.bincount(self.lineup, minlength=len(self.lineups))
         return {
@@ -83,20 +85,19 @@ def play_leaderboard(
     seed: int = 0,
     prediction: Prediction | None = None,
 ) -> LeaderboardEntry:
-    """Greedy games of `candidate` with `proxies`, spread evenly (plus or minus one) over all
-    line-ups; where it is one of the proxies, over those that are not its self-play.
+    """Play greedy games of `candidate` with `proxies`, spread evenly (within one game) over
+    lineups.
 
-    Every game has a deck of its own, the same for every candidate. Line-ups of the same players are
-    played together. Raises ValueError for no proxy, fewer games than line-ups, or no other proxy
-    than the candidate itself.
+    Lineups are all mixed ones, without self-play of a candidate that is itself a proxy. Every game
+    has a different deck, the same for every candidate. Lineups of the same players are played
+    together. Raises ValueError for no proxy, fewer games than lineups, or no proxy other than the
+    candidate.
     """
     if not proxies:
         raise ValueError("expected at least one proxy, got none")
     every = mixed_lineups(candidate.rules.num_players, len(proxies))
     if num_games < len(every):
-        raise ValueError(
-            f"expected a game for each of the {len(every)} line-ups at least, got {num_games}"
-        )
+        raise ValueError(f"expected at least one game per lineup, {len(every)}, got {num_games}")
     check_candidate(candidate, proxies)
     itself = {
         CANDIDATE,
@@ -108,11 +109,11 @@ def play_leaderboard(
 
 
 def check_candidate(candidate: Policy, proxies: Sequence[Policy], where: str = "") -> None:
-    """Raises ValueError (it begins with `where`) where every proxy is the candidate."""
+    """Raise ValueError, prefixed by `where`, if every proxy is the candidate."""
     if all(is_same_policy(proxy, candidate) for proxy in proxies):
         raise ValueError(
-            f"{where}expected a proxy that is not the candidate itself: their games are its "
-            "self-play, which `hanabi-rl evaluate` measures"
+            f"{where}expected a proxy other than the candidate; for self-play "
+            "use `hanabi-rl evaluate`"
         )
 
 
@@ -122,36 +123,35 @@ def play_proxy_self_play(
     seed: int = 0,
     predictions: Sequence[Prediction] = (),
 ) -> LeaderboardEntry:
-    """The proxies' own row: each with itself in as many of the games (plus or minus one), and the
-    mean of how they predict. With two players it is how Table 4's 22.76 follows from the self-play
-    of its two proxies, 22.55 and 22.97 (Table 2).
+    """Play the proxies' row: equal numbers of self-play games (within one), and mean prediction.
 
-    Raises ValueError for no proxy or fewer games than proxies.
+    For two players, Table 4's 22.76 follows in this way from the self-play of the two proxies,
+    22.55 and 22.97 (Table 2). Raises ValueError without proxies or for fewer games than proxies.
     """
     if not 1 <= len(proxies) <= num_games:
         raise ValueError(
-            f"expected a game for each of the proxies, got {num_games} for {len(proxies)}"
+            f"expected at least one game per proxy, got {num_games} for {len(proxies)}"
         )
     pooled = None
-    if predictions:  # of the same games, so that this is the mean
+    if predictions:  # on the same games, so that pooled sums give the mean
         pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*predictions, strict=True)))
     seats_of = self_play_lineups(proxies[0].rules.num_players, len(proxies))
     return _play(dict(enumerate(proxies)), seats_of, num_games, seed, pooled)
 
 
 def best_seed(predictions: Sequence[Prediction]) -> int:
-    """Which of several seeds has the least cross-entropy on validation games (AH2AC2 section
-    5.2). Raises ValueError where that of one is not a number."""
+    """Index of the seed with the lowest cross-entropy on validation games (AH2AC2, section 5.2).
+    Raises ValueError if one is NaN."""
     losses = [prediction.cross_entropy_per_timestep().mean for prediction in predictions]
     if (odd := np.flatnonzero(np.isnan(losses))).size:
         raise ValueError(
-            f"expected a cross-entropy of every seed, got {losses[odd[0]]} of number {odd[0] + 1}"
+            f"expected a cross-entropy for every seed, got {losses[odd[0]]} for seed {odd[0] + 1}"
         )
     return int(np.argmin(losses))
 
 
 def is_same_policy(first: Policy, second: Policy) -> bool:
-    """Whether two policies are one, by what they are."""
+    """True if two policies have the same identity."""
     return first is second or first.identity() == second.identity()
 
 
@@ -167,12 +167,12 @@ def _play(
     lineup = np.arange(num_games) % len(seats_of)
     seats = np.array(seats_of)[lineup]
     score, points = np.zeros(num_games, np.int32), np.zeros(num_games, np.int32)
-    for team in dict.fromkeys(tuple(sorted(who)) for who in seats_of):
+    for team in dict.fromkeys(tuple(sorted(players)) for players in seats_of):
         games = np.flatnonzero((np.sort(seats, axis=1) == team).all(axis=1))
-        # Position i of the sorted team sits where the i-th of the sorted seats is.
+        # position i of the sorted team sits at the i-th of the sorted seats
         seating = np.argsort(seats[games], axis=1, kind="stable")
         records = play_games(
-            tuple(policies[who] for who in team),
+            tuple(policies[player] for player in team),
             rules,
             decks[games],
             seed,

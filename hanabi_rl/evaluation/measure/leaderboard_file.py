@@ -1,7 +1,7 @@
-"""A leaderboard as a file that others extend: which proxies, which decks, and a row a candidate.
+"""Leaderboard as a file that others extend: proxies, decks, and one row per candidate.
 
-`docs/leaderboard/*.json` are such files. Everybody's candidate plays the same games, because the
-file says which; a row names an agent that anybody can load.
+Examples are `docs/leaderboard/*.json`. Every candidate plays the same games, which the file
+specifies; a row names an agent that anyone can load.
 """
 
 from __future__ import annotations
@@ -18,33 +18,29 @@ from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 from hanabi_rl.storage.files import read_json, write_json
 
 FORMAT_VERSION = 2
-_RENAMED_IN_2 = {
-    "by": "submitted_by",
-    "zero_share": "zero_rate",
-    "perfect_share": "perfect_rate",
-}
+_RENAMED_IN_2 = {"by": "submitted_by", "zero_share": "zero_rate", "perfect_share": "perfect_rate"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclasses.dataclass(frozen=True)
 class LeaderboardAgent:
-    """An agent that anybody can load."""
+    """Agent that anyone can load."""
 
     agent: str = ""
-    """Its name: `bot:`, `agent:`, `ah2ac2:`, `obl:`, or `hf:` at a commit."""
+    """Agent name: `bot:`, `agent:`, `ah2ac2:`, `obl:`, or `hf:` at a commit."""
     hash: str = ""
-    """Its identity, a SHA-256."""
+    """Identity, a SHA-256."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LeaderboardRow(LeaderboardAgent):
-    """A candidate: its games with the proxies, a deck each, in every mixed line-up."""
+    """Games of a candidate with the proxies, one deck each, in every mixed lineup."""
 
     submitted_by: str = ""
     """Name of the submitter."""
     version: str = ""
-    """Of hanabi_rl, that played the games."""
+    """Version of hanabi_rl that played the games."""
     mean: float = 0.0
     ci95: tuple[float, ...] = ()
     """[low, high]."""
@@ -55,27 +51,22 @@ class LeaderboardRow(LeaderboardAgent):
 
 @dataclasses.dataclass(frozen=True)
 class LeaderboardFile:
-    """What all rows share, and the rows, best first."""
+    """Settings common to all rows, and the rows, best first."""
 
     format_version: int = 0
     about: str = ""
     players: int = 0
     games: int = 0
-    """Of each candidate."""
+    """Games per candidate."""
     seed: int = 0
-    """Of their decks."""
+    """Seed of the decks."""
     proxies: tuple[LeaderboardAgent, ...] = ()
     rows: tuple[LeaderboardRow, ...] = ()
 
 
 def read_board(path: Path) -> LeaderboardFile:
-    """Return the leaderboard in `path`, of format 1 or 2, every field and row checked.
-
-    No game is played and no agent loaded.
-
-    Raises:
-        ValueError: naming the file, the row, what was expected and got.
-    """
+    """Read and validate the leaderboard in `path`, format 1 or 2; plays no game and loads no agent.
+    Raises ValueError, which names the file, the row, the expected and the actual value."""
     data = read_json(path)
     if not isinstance(data, dict):
         raise ValueError(f"{path}: expected an object, got {type(data).__name__}")
@@ -99,7 +90,7 @@ def read_board(path: Path) -> LeaderboardFile:
 
 
 def write_board(path: Path, board: LeaderboardFile) -> None:
-    """Writes `board` to `path`, atomically; raises ValueError as `read_board` would."""
+    """Write `board` to `path` atomically; raises ValueError as `read_board` does."""
     _check(board, str(path))
     record = to_dict(board)
     record["proxies"] = [to_dict(proxy) for proxy in board.proxies]
@@ -108,7 +99,7 @@ def write_board(path: Path, board: LeaderboardFile) -> None:
 
 
 def with_row(board: LeaderboardFile, row: LeaderboardRow) -> LeaderboardFile:
-    """`board` with a row in its place; of the same agent (by what it is), the new one stays."""
+    """`board` with `row` added, replacing a row of the same identity."""
     others = [other for other in board.rows if other.hash != row.hash]
     rows = tuple(sorted([*others, row], key=lambda row: (-row.mean, row.agent)))
     return dataclasses.replace(board, rows=rows)
@@ -117,7 +108,7 @@ def with_row(board: LeaderboardFile, row: LeaderboardRow) -> LeaderboardFile:
 def row_of(
     entry: LeaderboardEntry, agent: str, identity: str, submitted_by: str, version: str
 ) -> LeaderboardRow:
-    """A candidate's games as a row of a board."""
+    """Leaderboard row of a candidate's games."""
     summary = entry.summary
     return LeaderboardRow(
         agent=agent,
@@ -145,7 +136,7 @@ def _from_format_1(data: dict[str, Any]) -> dict[str, Any]:
 def _record(cls: type[Any], data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected objects, got {type(data).__name__}")
-    where = f"{where}: {data.get('agent', 'one without an agent')}"
+    where = f"{where}: {data.get('agent', 'unnamed agent')}"
     if missing := {field.name for field in dataclasses.fields(cls)} - set(data):
         raise ValueError(f"{where}: expected a field {min(missing)}, got none")
     return from_dict(cls, data, where=where)
@@ -159,7 +150,7 @@ def _check(board: LeaderboardFile, where: str) -> None:
     version = board.format_version
     expect(version == FORMAT_VERSION, f"format_version {FORMAT_VERSION}", version)
     expect(2 <= board.players <= 5, "2 to 5 players", board.players)
-    expect(board.games >= 1000, "at least 1,000 games a row", board.games)
+    expect(board.games >= 1000, "at least 1,000 games per row", board.games)
     expect(len(board.proxies) >= 1, "at least one proxy", 0)
     for player in (*board.proxies, *board.rows):
         check_public(player.agent, where)
@@ -181,28 +172,27 @@ def _check(board: LeaderboardFile, where: str) -> None:
         expect(bool(row.submitted_by.strip()), f"submitted_by {at}", repr(row.submitted_by))
         expect(bool(row.version), f"the version that played {row.agent}", repr(row.version))
     hashes = [player.hash for player in (*board.proxies, *board.rows)]
-    twice = next((one for one in hashes if hashes.count(one) > 1), None)
-    expect(twice is None, "every agent once, and no proxy among the rows", f"{twice} twice")
+    duplicate = next((one for one in hashes if hashes.count(one) > 1), None)
+    expect(duplicate is None, "each agent once, and no proxy in the rows", f"{duplicate} twice")
     means = [row.mean for row in board.rows]
-    expect(means == sorted(means, reverse=True), "the rows best first", means)
+    expect(means == sorted(means, reverse=True), "rows in descending order of mean", means)
 
 
 def check_public(name: str, where: str) -> None:
-    """Raises ValueError, beginning with `where`, for an agent that others could not load, or not
-    the same one tomorrow: a path, or `hf:` without a commit."""
+    """Raise ValueError, prefixed by `where`, for a path, or `hf:` without a commit."""
     parsed = parse_name(name)
     local = parsed.scheme not in (BOT, *LOADERS) or (
         parsed.scheme not in (BOT, BUNDLED, HUB) and Path(parsed.path).exists()
     )
     if local:
         raise ValueError(
-            f"{where}: expected an agent that anybody can load (bot:, agent:, ah2ac2:, obl: or "
+            f"{where}: expected an agent that anyone can load (bot:, agent:, ah2ac2:, obl: or "
             f"hf:OWNER/NAME@COMMIT), got {name}"
         )
     if parsed.scheme == HUB:
         revision = parse_hub_name(parsed.without_options).revision
         if revision is None or not _COMMIT.fullmatch(revision):
             raise ValueError(
-                f"{where}: expected a commit of 40 hexadecimal digits behind {name.split('@')[0]}@,"
-                f" so that it stays what it is, got {revision}"
+                f"{where}: expected a commit of 40 hexadecimal digits after "
+                f"{name.split('@')[0]}@, got {revision}"
             )

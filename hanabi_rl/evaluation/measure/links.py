@@ -1,15 +1,14 @@
-"""Who gives to whom: pairs of turns of a game of which the first gave what the second used.
+"""Links between turns of a game: the first turn gives what the second, of another seat, uses.
 
-Three kinds, after the interdependences of Biswas et al. ("Agent Interdependencies", arXiv
-2502.06976v3), with what is given in Hanabi:
+Three kinds, after Biswas et al. ("Agent Interdependencies", arXiv 2502.06976v3), applied to Hanabi:
 
-*information*: a hint touched a card, its owner plays or discards that card;
-*firework*: one seat plays a card, another the next card of that colour;
-*token*: a discard or a completed colour gains a token, another seat's hint spends it. Gained tokens
-lie on a stack, and a hint takes the top one.
+*information*: a hint touches a card, and its owner later plays or discards that card; *firework*:
+one seat plays a card, another the next card of that colour; *token*: a discard or a completed
+colour gains a token, and another seat's hint spends it. Gained tokens form a stack, of which a hint
+takes the top.
 
-All games are read at once, in NumPy; only the positions come from the replay on device. A card is
-named by its *order*, its place in the deck.
+All games are read at once in NumPy; only positions come from the replay on the device. A card is
+identified by its *order*, its index in the deck.
 """
 
 from __future__ import annotations
@@ -29,38 +28,37 @@ from hanabi_rl.games.hanabi.rules import Rules
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
 
-_CHUNK = 1024  # games replayed at once
+_CHUNK = 1024  # games per replay
 OUTCOMES = ("constructive", "misplay", "useful_discard", "useless_discard", "loop", "unused")
-"""What became of a card that a hint touched: it scored; it was played and did not fit; it was
-discarded though it could still score, or when it could not; it scored, but the hint had repeated
-what its owner had been told of it; or it was never played nor discarded, which is no link."""
+"""Outcome of a hinted card: it scored; was misplayed; was discarded while it could still score, or
+when it no longer could; scored, but the hint repeated known information; was never used (no
+link)."""
 
 
 class LinkPairs(NamedTuple):
-    """L links: turns of two seats in one game, in the order of games and giving turns."""
+    """L links: turns of two seats in one game, ordered by game, then giving turn."""
 
     game: np.ndarray  # int64[L]
-    giver: np.ndarray  # int64[L], the turn that gave
-    receiver: np.ndarray  # int64[L], the later turn that used it
+    giver: np.ndarray  # int64[L], the giving turn
+    receiver: np.ndarray  # int64[L], the later, using turn
 
 
 class LinkInputs(NamedTuple):
-    """N games of T turns as the links need them."""
+    """Inputs of link detection: N games of T turns."""
 
     rules: Rules
     decks: np.ndarray  # uint8[N, D]
     moves: Moves  # [N, T]
-    hands: np.ndarray  # int16[N, T, P, H], the order of each card before the turn; -1: empty slot
-    order: np.ndarray  # int64[N, T], of the card played or discarded; -1: no card
-    card: np.ndarray  # int64[N, T], its id; of no meaning without a card
+    hands: np.ndarray  # int16[N, T, P, H], order of each card before the turn; -1: empty slot
+    order: np.ndarray  # int64[N, T], order of the card played or discarded; -1: no card
+    card: np.ndarray  # int64[N, T], its card id; arbitrary without a card
     scored: np.ndarray  # bool[N, T]
-    useless: np.ndarray  # bool[N, T], that card could not score any more
+    useless: np.ndarray  # bool[N, T], True if that card could no longer score
     tokens: np.ndarray  # int32[N, T], information tokens before the turn
 
 
 def read_games(games: Games) -> LinkInputs:
-    """What the links of recorded games are found in. Replays the games
-    (`games/hanabi/replay.py`)."""
+    """Replay recorded games (`games/hanabi/replay.py`) and return the inputs of link detection."""
     rules = games.rules
     moves: Moves = decode(rules, games.actions)
     hands = card_orders(rules, moves)
@@ -85,8 +83,7 @@ def read_games(games: Games) -> LinkInputs:
 
 
 def card_orders(rules: Rules, moves: Moves) -> np.ndarray:
-    """int16[N, T, P, H]: which card of the deck lies in each slot before each of T turns, -1 where
-    none does; `moves` [N, T]."""
+    """Card order by slot before each turn, int16[N, T, P, H]; -1: empty. moves: [N, T]."""
     num_games, num_turns = moves.slot.shape
     players, size = rules.num_players, rules.hand_size
     hand = np.arange(players * size, dtype=np.int16).reshape(players, size)
@@ -97,7 +94,7 @@ def card_orders(rules: Rules, moves: Moves) -> np.ndarray:
         before[:, turn] = now
         own, draws = now[:, turn % players], drawn < rules.deck_size
         new = np.where(draws, drawn, -1)[:, None]
-        closed = np.concatenate([own[:, 1:], new], axis=1)  # as after the oldest card was taken
+        closed = np.concatenate([own[:, 1:], new], axis=1)  # hand after removal of the oldest card
         taken = np.arange(size) >= moves.slot[:, turn, None]
         now[:, turn % players] = np.where(takes[:, turn, None] & taken, closed, own)
         drawn += takes[:, turn] & draws
@@ -106,31 +103,30 @@ def card_orders(rules: Rules, moves: Moves) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _positions(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, ...]:
-    """Before each turn of n games: the sets of cards that fit and that cannot score any more,
-    uint32[n, T] each, and the information tokens int32[n, T]."""
+    """Playable and useless cards, uint32[n, T] each, and tokens int32[n, T], by turn."""
     state = replay(rules, decks, actions).state  # [T, n, ...]
     fits = next_cards(rules, state.fireworks)
     return fits.T, useless_cards(rules, state).T, state.info_tokens.T
 
 
 class HintedCards(NamedTuple):
-    """M cards touched by hints, in the order of games and turns."""
+    """M cards touched by hints, ordered by game, then turn."""
 
     game: np.ndarray  # int64[M]
-    turn: np.ndarray  # int64[M], of the hint
-    used: np.ndarray  # int64[M], the turn on which the card was played or discarded; -1: never
-    outcome: np.ndarray  # int64[M], into OUTCOMES
-    fresh: np.ndarray  # bool[M], no hint had touched the card before
+    turn: np.ndarray  # int64[M], turn of the hint
+    used: np.ndarray  # int64[M], turn on which the card was played or discarded; -1: never
+    outcome: np.ndarray  # int64[M], index in OUTCOMES
+    fresh: np.ndarray  # bool[M], True for the first hint on the card
 
     def links(self, *outcomes: str) -> LinkPairs:
-        """The information links of these outcomes, by default of every one."""
+        """Information links with these outcomes; none given: all."""
         chosen = [OUTCOMES.index(outcome) for outcome in outcomes or OUTCOMES]
         kept = (self.used >= 0) & np.isin(self.outcome, chosen)
         return LinkPairs(self.game[kept], self.turn[kept], self.used[kept])
 
 
 def read_touches(read: LinkInputs) -> HintedCards:
-    """Every card that a hint touched, and what its owner did with it."""
+    """Return every hinted card and its outcome."""
     rules, moves = read.rules, read.moves
     game, turn = np.indices(moves.slot.shape)
     target = (turn + moves.offset) % rules.num_players
@@ -141,13 +137,14 @@ def read_touches(read: LinkInputs) -> HintedCards:
     order = hand[game, turn, slot].astype(np.int64)
     card = game * rules.deck_size + order
     used = _turn_of(read.order, rules.deck_size)[game, order]
-    new = _is_first(2 * card + moves.is_color_hint[game, turn])  # the other kind tells of it, too
+    # the first hint of a kind (colour or rank) on a card is informative
+    new = _is_first(2 * card + moves.is_color_hint[game, turn])
     return HintedCards(game, turn, used, _outcomes(read, game, used, new), _is_first(card))
 
 
 def _outcomes(read: LinkInputs, game: np.ndarray, used: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Into `OUTCOMES`, of cards used on turns `used` int64[M]; `new` bool[M]: the hint told
-    something about its card."""
+    """Outcomes of cards used on turns `used` int64[M], as indices in `OUTCOMES`. new: bool[M], True
+    if the hint was informative about its card."""
     scored, played, useless = (
         field[game, used] for field in (read.scored, read.moves.is_play, read.useless)
     )
@@ -158,15 +155,14 @@ def _outcomes(read: LinkInputs, game: np.ndarray, used: np.ndarray, new: np.ndar
 
 
 def _is_first(keys: np.ndarray) -> np.ndarray:
-    """bool[M]: no equal key stands before this one of `keys` int64[M]."""
+    """True at the first occurrence of each key, bool[M]; keys int64[M]."""
     first = np.zeros(len(keys), bool)
     first[np.unique(keys, return_index=True)[1]] = True
     return first
 
 
 def _turn_of(keys: np.ndarray, size: int) -> np.ndarray:
-    """int64[N, size]: the turn on which each key of `keys` int64[N, T] stands, -1 where none does;
-    a key below 0 is none, the others stand once a game."""
+    """Turn of each key, int64[N, size]; -1: absent. keys: int64[N, T], unique or negative."""
     turns = np.full((len(keys), size), -1)
     game, turn = np.nonzero(keys >= 0)
     turns[game, keys[game, turn]] = turn
@@ -174,7 +170,7 @@ def _turn_of(keys: np.ndarray, size: int) -> np.ndarray:
 
 
 def firework_links(read: LinkInputs) -> LinkPairs:
-    """Every card that scored on top of one that another seat had played."""
+    """Links of cards that scored on top of another seat's card."""
     rules = read.rules
     played = _turn_of(np.where(read.scored, read.card, -1), rules.num_cards)
     game, receiver = np.nonzero(read.scored & (read.card % rules.num_ranks > 0))
@@ -183,11 +179,10 @@ def firework_links(read: LinkInputs) -> LinkPairs:
 
 
 def token_links(read: LinkInputs) -> LinkPairs:
-    """Every hint that spent a token which another seat had gained.
+    """Links of hints that spent a token gained by another seat.
 
-    The token that lies at one height of the stack is gained and spent in turn, so a hint spends
-    what the move before it at that height gained; the first hint at a height takes a token that was
-    there from the start.
+    At each height of the stack, tokens are gained and spent alternately, so a hint spends the token
+    of the previous gain at its height; the first hint at a height spends an initial token.
     """
     ahead = np.append(read.tokens[:, 1:], read.tokens[:, -1:], axis=1)
     gains = ahead > read.tokens
@@ -204,7 +199,7 @@ def token_links(read: LinkInputs) -> LinkPairs:
 def _between_seats(
     rules: Rules, game: np.ndarray, giver: np.ndarray, receiver: np.ndarray
 ) -> LinkPairs:
-    """Those of the pairs of turns int64[L] that are of two seats."""
+    """Pairs of turns int64[L] of two different seats."""
     apart = (receiver - giver) % rules.num_players != 0
     game, giver, receiver = game[apart], giver[apart], receiver[apart]
     order = np.lexsort((giver, game))

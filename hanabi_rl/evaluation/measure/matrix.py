@@ -1,5 +1,4 @@
-"""The cross-play matrix: every agent with every other, from a cache where its games were played
-before."""
+"""Cross-play matrix of agents, with a cache of the cells' games."""
 
 from __future__ import annotations
 
@@ -30,41 +29,40 @@ _MAX_MAPS = 30_000
 
 
 class MatrixAgent(NamedTuple):
-    """One row and column of a matrix."""
+    """Row and column of a matrix."""
 
     label: str
-    """Short and unlike the others'."""
+    """Short, unique label."""
     group: str
-    """What it is compared as: its algorithm, or the bot's name."""
+    """Group for comparison: the algorithm, or the bot's name."""
     policy: Policy
     hash: str
-    """See `Policy.identity`."""
+    """`Policy.identity`."""
 
 
 class EvalSetting(NamedTuple):
-    """How every cell is played: `games` decks, each with every distinct seating."""
+    """Settings of every cell: `games` decks, each with every distinct seating."""
 
     games: int = 5000
     seed: int = 0
-    """Seed of the decks, unless `seed_names` names them, and of sampled actions."""
+    """Seed of the decks (unless `seed_names` is set) and of sampled actions."""
     sample: bool = False
     seed_names: tuple[str, ...] = ()
-    """Seeds of hanab.live, see `seed_decks`: as many deals as `games`. Empty: decks of `seed`."""
+    """Deal seeds of hanab.live (`seed_decks`), `games` in number; empty: decks of `seed`."""
 
     def named_decks(self, rules: Rules) -> np.ndarray | None:
-        """Return the decks that `seed_names` names, uint8[N, deck_size]; None without names."""
+        """Decks of `seed_names`, uint8[N, deck_size]; None without names."""
         if not self.seed_names:
             return None
         decks = seed_decks(rules, self.seed_names)
         if len(decks) != self.games:
-            raise ValueError(f"expected games={len(decks)}, one a deal, got {self.games}")
+            raise ValueError(f"expected games={len(decks)}, one per deal, got {self.games}")
         return decks
 
 
 @dataclasses.dataclass(frozen=True)
 class CrossPlayMatrix:
-    """Row i is the single agent, column j fills the other seats; with two players cell (i, j) is
-    cell (j, i)."""
+    """Row: single agent; column: other seats. For two players the matrix is symmetric."""
 
     agents: tuple[MatrixAgent, ...]
     setting: EvalSetting
@@ -72,24 +70,20 @@ class CrossPlayMatrix:
 
     @property
     def rules(self) -> Rules:
-        """The game that all of them play."""
+        """Rules of the game."""
         return self.agents[0].policy.rules
 
     @cached_property
     def means(self) -> np.ndarray:
-        """float64[A, A]: the mean score of every cell."""
+        """Mean score of every cell, float64[A, A]."""
         return np.array([[cell.mean.mean for cell in row] for row in self.cells])
 
 
 def make_agents(
     policies: Sequence[Policy], labels: Sequence[str], groups: Sequence[str]
 ) -> tuple[MatrixAgent, ...]:
-    """The agents of a matrix.
-
-    Raises:
-        ValueError: for no agent, agents of different games, a label given twice, or one policy
-            under two labels.
-    """
+    """Create the agents of a matrix. Raises ValueError for no agent, agents of different games, a
+    repeated label, or one policy under two labels."""
     if not policies:
         raise ValueError("expected at least one agent, got none")
     agents = tuple(
@@ -103,11 +97,10 @@ def make_agents(
         if mine != rules:
             raise ValueError(
                 f"expected agents of one game, got {agents[0].label} for "
-                f"{rules.difference_from(mine)} "
-                f"and {agent.label} for {mine.difference_from(rules)}"
+                f"{rules.difference_from(mine)} and {agent.label} for {mine.difference_from(rules)}"
             )
         if agent.label in labels[:index]:
-            raise ValueError(f"expected labels that differ, got {agent.label!r} twice")
+            raise ValueError(f"expected unique labels, got {agent.label!r} twice")
     return agents
 
 
@@ -118,12 +111,9 @@ def play_matrix(
     cache: CellCache | None = None,
     on_cell: Callable[[int, int, bool], None] = lambda done, total, played: None,
 ) -> CrossPlayMatrix:
-    """Plays the cells that `cache` does not have, saves each as it is finished, and summarises all
-    of them.
-
-    After every cell `on_cell(cells done, cells in all, whether it was played)` is called.
-    Interrupted and called again, it goes on where it was and gives the same numbers.
-    """
+    """Play the cells missing in `cache`, save each when it is finished, and summarise all cells.
+    After an interruption a new call continues and gives the same numbers. on_cell: called after
+    every cell with (cells done, number of cells, True if it was played)."""
     rules = agents[0].policy.rules
     pairs = cell_pairs(agents)
     summaries: dict[tuple[int, int], ScoreSummary] = {}
@@ -140,11 +130,8 @@ def play_matrix(
 
 
 def cell_pairs(agents: tuple[MatrixAgent, ...]) -> list[tuple[int, int]]:
-    """The (row, column) of every cell to play: of two players only one of (i, j) and (j, i).
-
-    Of these it is the one whose policies come in the order of their kinds, so that each pair of
-    kinds compiles once.
-    """
+    """(row, column) of every cell to play; for two players only one of (i, j) and (j, i): the one
+    with policies ordered by structure, so that each pair of structures compiles once."""
     kinds: list[Any] = []
     kind_of = []
     for agent in agents:
@@ -159,7 +146,7 @@ def cell_pairs(agents: tuple[MatrixAgent, ...]) -> list[tuple[int, int]]:
 
 
 def cell_key(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) -> CellKey:
-    """What the games of a cell depend on."""
+    """Cache key of a cell."""
     rules = single.policy.rules
     named = setting.named_decks(rules)
     return CellKey(
@@ -176,8 +163,7 @@ def cell_key(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) -> 
 def get_or_play_cell(
     single: MatrixAgent, others: MatrixAgent, setting: EvalSetting, cache: CellCache | None = None
 ) -> tuple[Cell, bool]:
-    """The games of one cell, and whether they were played: where `cache` does not have them they
-    are, and saved there."""
+    """Return the games of a cell, from `cache` or played and saved there; True if played."""
     key = cell_key(single, others, setting)
     cell = None if cache is None else cache.load(key)
     if cell is not None:
@@ -190,15 +176,15 @@ def get_or_play_cell(
 
 
 def _clear_compiled() -> None:
-    """Forgets what was compiled before there is no room for more: every line-up of other kinds
-    compiles to a few hundred mappings of memory, and Linux allows a process 65,530. (A matrix of 17
-    kinds died in its 93rd cell: `LLVM ERROR: Unable to allocate section memory!`.)"""
+    """Clear compiled programs before memory mappings run out: each lineup of new structures adds a
+    few hundred, and Linux allows 65,530 per process. (A matrix of 17 structures failed in cell 93
+    with `LLVM ERROR: Unable to allocate section memory!`.)"""
     if _MAPS.exists() and len(_MAPS.read_bytes().splitlines()) > _MAX_MAPS:
         jax.clear_caches()
 
 
 def play_cell(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) -> Cell:
-    """The games of one cell, as `evaluate_pair` plays them."""
+    """Play the games of one cell, as `evaluate_pair` does."""
     result = evaluate_pair(
         single.policy,
         others.policy,
@@ -218,11 +204,11 @@ def play_cell(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) ->
 
 
 def cell_games(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting, cell: Cell) -> Games:
-    """The games of a cell, S times N of them, with the seat of `single` the one that measures count
-    (every seat where both are one policy)."""
+    """Games of a cell, S * N in number; the seat of `single` is counted (all in self-play)."""
     rules, seatings = single.policy.rules, len(cell.seats)
     first = cell_key(single, others, setting).policies[0] == single.hash
-    seats = np.repeat(cell.seats if first else 1 - cell.seats, setting.games)  # else of two players
+    # the other case has two players
+    seats = np.repeat(cell.seats if first else 1 - cell.seats, setting.games)
     actions = cell.actions.reshape(-1, rules.max_turns).astype(np.int32)
     decks = setting.named_decks(rules)
     if decks is None:
@@ -243,6 +229,6 @@ def cell_games(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting, c
 
 
 def _structure(policy: Policy) -> Any:
-    """What jit compiles for: the same for policies that differ in their parameters only."""
+    """Structure that jit compiles for, equal for policies that differ only in parameters."""
     leaves, structure = jax.tree.flatten(policy)
     return structure, [(np.shape(leaf), jax.dtypes.result_type(leaf)) for leaf in leaves]

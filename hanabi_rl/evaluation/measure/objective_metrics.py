@@ -1,9 +1,8 @@
-"""The objective metrics of agents as Siu et al. 2025 (arXiv 2503.15516) report them: with partners
-and in self-play, and the ratings that they let expect.
+"""Objective metrics of agents as in Siu et al. 2025 (arXiv 2503.15516), and predicted ratings.
 
-The events of an agent with one partner are pooled over all seatings on the same decks; the agent's
-value is the unweighted mean over its partners, beside the standard deviation over them (what the
-paper's `±` is, it does not say), and self-play stands apart.
+Events of an agent with one partner are pooled over all seatings on the same decks. The agent's
+value is the unweighted mean over partners, with the standard deviation over partners (the paper
+does not define its `±`); self-play is separate.
 """
 
 from __future__ import annotations
@@ -28,59 +27,58 @@ from hanabi_rl.evaluation.measure.registry import MEASURES, Measure, measures_of
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask, with_counted_seats
 
 Figures = Mapping[str, Any]
-"""As `objective_figures` has them."""
+"""Result of `objective_figures`."""
 REPORTED: tuple[Measure, ...] = (MEASURES["points"], *measures_of("objective"))
-MIN_SAMPLES = {  # figure -> (what it is counted from, how many of them it wants)
+MIN_SAMPLES = {  # measure -> (count it is estimated from, minimum count)
     "coordination": ("pairs", 20_000),
     "response_entropy": ("pairs", 20_000),
     "context_independence": ("turns", 2_000),
     "action_entropy": ("turns", 2_000),
 }
-"""Figures that estimate probabilities from the moves they are then a mean over. Of fewer moves they
-are biased, which no interval shows: `bot:random`'s instantaneous coordination, 0.007 of 23,500
-pairs of moves, is 0.15 of 550 though it is corrected, and its ARD-entropy 5.95 is 5.55."""
+"""Measures that estimate probabilities from the moves that they average over: biased for few moves,
+which intervals do not show. Instantaneous coordination of `bot:random` is 0.007 from 23,500 pairs
+of moves but 0.15 from 550, although corrected; its ARD-entropy is 5.95 and 5.55."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ObjectiveMetrics:
-    """One row of the tables."""
+    """Metrics of one agent: one row of the tables."""
 
     label: str
     self_play: Figures
-    """In self-play; of recorded games, of the seats measured."""
+    """Metrics in self-play; for recorded games, of the measured seats."""
     pairs: Mapping[str, Figures] = dataclasses.field(default_factory=dict)
-    """With each partner, by its label."""
+    """Metrics with each partner, by label."""
 
     @property
     def with_partners(self) -> dict[str, float | None]:
-        """`name` and `name_sd` of each of `REPORTED` over the partners; empty without one, no
-        deviation of one."""
+        """`name` and `name_sd` of each of `REPORTED` over partners; empty without partners."""
         return partner_means(list(self.pairs.values())) if self.pairs else {}
 
     @property
     def reported(self) -> Figures:
-        """With partners where there are any, as in Table 3, else alone."""
+        """With partners, as in Table 3, otherwise self-play."""
         return self.with_partners or self.self_play
 
     @property
     def small(self) -> list[str]:
-        """Which of `reported` are of small samples, with any partner."""
+        """Names in `reported` estimated from too small samples, with any partner."""
         counted = list(self.pairs.values()) or [self.self_play]
         return [name for name in MIN_SAMPLES if any(name in small_sample(of) for of in counted)]
 
 
 def small_sample(figures: Figures) -> list[str]:
-    """The figures that are of too few moves (`MIN_SAMPLES`)."""
+    """Names of metrics estimated from too few moves (`MIN_SAMPLES`)."""
     return [name for name, (counted, enough) in MIN_SAMPLES.items() if figures[counted] < enough]
 
 
 class Rating(NamedTuple):
-    """What one metric predicts, from all ratings and from those of all but RandomBot."""
+    """Ratings predicted by one metric, from all ratings and without those of RandomBot."""
 
-    metric: str  # a key of `siu2025.TABLE_5`
-    measure: str  # which figure stands for it
+    metric: str  # key of `siu2025.TABLE_5`
+    measure: str  # our measure used for it
     value: float
-    small: bool  # the value is of a small sample
+    small: bool  # True if the value is from a small sample
     by_pool: dict[Pool, RatingChange]
 
 
@@ -90,7 +88,7 @@ def agent_metrics(
     setting: EvalSetting,
     cache: CellCache | None = None,
 ) -> ObjectiveMetrics:
-    """The metrics of an agent, alone and with each partner that is another policy."""
+    """Metrics of an agent in self-play and with each partner that is another policy."""
 
     def figures(partner: MatrixAgent) -> Figures:
         cell, _ = get_or_play_cell(agent, partner, setting, cache)
@@ -103,10 +101,10 @@ def agent_metrics(
 
 
 def recorded_metrics(games: Games, label: str) -> list[ObjectiveMetrics]:
-    """The metrics of recorded games: of the human seats and of the others where the games name
-    them, else of every seat. Seats that have no turn are left out.
+    """Metrics of recorded games: of human and other seats if the games distinguish them, otherwise
+    of every seat; only seats with a turn.
 
-    Raises ValueError (it begins with `label`) where none has.
+    Raises ValueError, prefixed by `label`, if no seat has a turn.
     """
     if games.human_seats is None:
         parts = [("every seat", games)]
@@ -133,7 +131,7 @@ def partner_means(pairs: Sequence[Figures]) -> dict[str, float | None]:
     return found
 
 
-_RATED = {  # line of Table 5 -> our figures for it
+_RATED = {  # line of Table 5 -> our measures for it
     "action_entropy": ("action_entropy",),
     "response_entropy": ("response_entropy",),
     "context_independence": ("context_independence",),
@@ -144,7 +142,7 @@ _RATED = {  # line of Table 5 -> our figures for it
 
 
 def predicted_ratings(profile: ObjectiveMetrics) -> list[Rating]:
-    """What each regression of Table 5 predicts for an agent, where it says anything."""
+    """Ratings predicted by each regression of Table 5 that makes a prediction."""
     values = [("selfplay", "points", profile.self_play["points"])]
     if profile.pairs:
         values.append(("inter", "points", profile.with_partners["points"]))

@@ -1,5 +1,4 @@
-"""What an agent does otherwise once it knows its partner: its moves in the last game of a series,
-and what it would have done at the same tables with a stranger."""
+"""Adaptation to a partner: actions in the last game of a series against a first meeting's."""
 
 from __future__ import annotations
 
@@ -24,48 +23,47 @@ if TYPE_CHECKING:
 
 
 class Change(NamedTuple):
-    """A decision that differs."""
+    """Decision that differs from a first meeting."""
 
-    game: int  # which of the last games
+    game: int  # index in the last games
     turn: int  # from 0
-    first_meeting_action: int  # action ids: as with a stranger ...
-    action: int  # ... and as it was
+    first_meeting_action: int  # action id at a first meeting
+    action: int  # action id in the last game
     scores_card: tuple[bool, bool]
-    """Of both: whether it plays a card that scores."""
+    """True if the action plays a card that scores: at a first meeting, in the last game."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Adaptation:
-    """An agent and one partner at all other seats; S series with the agent at each of P seats."""
+    """Agent with one partner in all other seats: S series with the agent at each of P seats."""
 
     first: Games
-    """The first games, P * S of them; the agent's seats are marked as `human_seats`."""
+    """First games, P * S; the agent's seats are marked as `human_seats`."""
     last: Games
-    """The last games of the same series."""
+    """Last games of the same series."""
     first_meeting_scores: np.ndarray
-    """int32[P * S], the scores of the same decks and seats where they meet for the first time."""
+    """int32[P * S], scores on the same decks and seats at a first meeting."""
     decisions: np.ndarray
-    """int64[P * S], the agent's in each last game."""
+    """int64[P * S], number of the agent's decisions in each last game."""
     changes: tuple[Change, ...]
 
     @property
     def share(self) -> Interval:
-        """Of the agent's decisions in the last games, over decks, all seats of one together."""
+        """Fraction of the agent's decisions in last games that differ; over decks, seats pooled."""
         numbers = np.bincount([change.game for change in self.changes], minlength=len(self.last))
         share = Ratio(numbers, self.decisions, is_proportion=True)
         return share.group_by(self.last.deck_ids).interval
 
     @property
     def gain(self) -> Interval:
-        """Points by which a last game is better than the same deck with strangers; over decks, all
-        seats of one averaged first."""
+        """Points gained over first meetings on the same decks; over decks, averaged over seats."""
         players, most = self.last.rules.num_players, self.last.rules.max_score
         gained = (self.last.scores - self.first_meeting_scores).reshape(players, -1).mean(axis=0)
         return mean_interval(gained, min_value=-most, max_value=most)
 
     def kinds(self) -> dict[tuple[str, str], tuple[int, int, int]]:
-        """(what it would do with a stranger, what it does) -> how often; and of the cards played by
-        these, how many score. The most frequent first."""
+        """Counts by (kind of action at a first meeting, kind in the last game), most frequent
+        first: (changes, cards that would score at a first meeting, cards that scored)."""
         found: dict[tuple[str, str], np.ndarray] = collections.defaultdict(lambda: np.zeros(3, int))
         for change in self.changes:
             kinds = tuple(
@@ -79,23 +77,23 @@ class Adaptation:
 def adaptation(
     agent: Policy, partner: Policy, num_series: int, length: int, seed: int = 0
 ) -> Adaptation:
-    """Plays series greedily, as `hanabi-rl gauntlet` does, and asks the agent again.
+    """Play series greedily, as `hanabi-rl gauntlet` does, and query the agent again without memory.
 
     Args:
-        num_series: with the agent at each seat in the first game; all seats share the decks.
-        length: games of each.
+        num_series: series with the agent at each seat in the first game; seats share the decks.
+        length: games per series.
 
     Raises:
-        ValueError: an agent that keeps nothing of whom it plays with, policies of other games, or
-            series of one game.
+        ValueError: an agent without a partner profile, policies of different games, or series of
+            one game.
     """
     if not has_profile(agent):
         raise ValueError(
-            "expected an agent that remembers whom it plays with (agent:adhoc-2p, or what "
-            "--network.profile trains): another one does nothing else in a later game"
+            "expected an agent that remembers its partner (agent:adhoc-2p, or trained with "
+            "--network.profile), got one that plays every game alike"
         )
     if length < 2:
-        raise ValueError(f"expected series of 2 games or more, got {length}")
+        raise ValueError(f"expected series of at least 2 games, got {length}")
     rules, players = agent.rules, agent.rules.num_players
     number = np.tile(np.arange(num_series * length), players)
     decks = evaluation_decks(rules, num_series * length, seed)[number]

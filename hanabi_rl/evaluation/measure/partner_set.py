@@ -1,8 +1,7 @@
-"""Sets of partners with their best responses: `partners.json`, and the games that it is made from.
+"""Partner sets with best responses (`partners.json`), and the games they are made from.
 
-A partner's best response is an agent; what it gets with the partner is what any other agent's
-return with that partner is judged by (`br_prox.py`), and how it behaves there is what partners are
-chosen by (`diversity.py`).
+A best response's score with its partner normalises other agents' scores with that partner
+(`br_prox.py`); its behaviour is the basis of partner selection (`diversity.py`).
 """
 
 from __future__ import annotations
@@ -30,78 +29,73 @@ if TYPE_CHECKING:
 
 DiversityMetric = Literal["br-div", "p-div"]
 FORMAT_VERSION = 1
-MIN_SCORE_FRACTION = 0.05  # of the greatest score: pairs that do not do better cannot do the task
+MIN_SCORE_FRACTION = 0.05  # of the maximum score; pairs with less cannot do the task
 
 Means = tuple[float, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class EvalPartner:
-    """One partner. Names are as every command takes them; by seat means by the seat of the best
-    response."""
+    """Partner and its best response, as agent names; means are by seat of the best response."""
 
     agent: str = ""
     best_response: str = ""
-    """"" where it is not at hand; then `score` must be."""
+    """Best response to the partner; "" if unavailable, then `score` is required."""
     score: Means | None = None
-    """J_BR: the mean score of the best response with the partner, by seat."""
+    """J_BR: mean score of the best response with the partner, by seat."""
     points: Means | None = None
-    """The same of points, whether or not the lives were lost."""
+    """J_BR in points (lost lives ignored), by seat."""
     response_events: tuple[Means, ...] | None = None
-    """Mean counts of `EVENTS` in a game: the best response's, by seat."""
+    """Mean count per game of each of `EVENTS`, of the best response's moves."""
     partner_events: tuple[Means, ...] | None = None
-    """The same of the partner's own moves, by seat of the best response."""
+    """Mean count per game of each of `EVENTS`, of the partner's moves."""
     event_weights: Means | None = None
-    """w, what each of `EVENTS` was worth to the partner in training."""
+    """w: weight of each of `EVENTS` in the partner's training reward."""
     score_weight: float | None = None
-    """u, the same of the game's reward."""
+    """u: weight of the score in the partner's training reward."""
     mid_skill: str = ""
-    """An earlier checkpoint of the partner, with about half of its return; "" for none."""
+    """Earlier checkpoint of the partner with about half of its return; "" for none."""
     note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class PartnerSet:
-    """A `partners.json`: partners, how they were measured and how they were chosen."""
+    """A `partners.json`: partners, and how they were measured and selected."""
 
     format_version: int = FORMAT_VERSION
     players: int | None = None
-    """Of the game; None leaves it to the agents."""
+    """Number of players; None: determined by the agents."""
     games: int | None = None
-    """Decks a seat that `score` and the events are means over; None: not known."""
+    """Decks per seat for `score` and events; None: unknown."""
     seed: int | None = None
     purpose: str = ""
-    """Of those decks (`play/decks.py`): `selection` where something was chosen by them; "" not
-    known."""
+    """Purpose of the decks (`play/decks.py`): `selection` if used to select; "": unknown."""
     sampled: bool | None = None
     selected_by: str = ""
-    """`br-div` or `p-div`: by whose events; "" for a set that was not selected."""
+    """Events used for selection, `br-div` or `p-div`; "" for a set that was not selected."""
     search: str = ""
     br_div: float | None = None
-    """The determinant of the chosen by the events of their best responses."""
+    """Determinant of the set by events of the best responses."""
     p_div: float | None = None
-    """The same by their own events."""
+    """Determinant of the set by events of the partners."""
     candidates: int | None = None
-    """How many they were chosen from."""
+    """Number of candidates that the set was selected from."""
     partners: tuple[EvalPartner, ...] = ()
 
 
 def write_partners(path: Path, partners: PartnerSet) -> None:
-    """Writes a set of partners as JSON, atomically."""
+    """Write a partner set as JSON, atomically."""
     record = to_dict(dataclasses.replace(partners, partners=()))
     write_json(path, record | {"partners": [to_dict(partner) for partner in partners.partners]})
 
 
 def read_partners(path: Path) -> PartnerSet:
-    """Reads what `write_partners` wrote, or a person: only the partners' names are needed.
-
-    Raises:
-        ValueError: no such file, another format, an unknown field, or a partner without a name,
-            with neither a best response nor a score, or with one that is no number; the place is
-            named.
-    """
+    """Read a file of `write_partners`, or a hand-written one: only partners' names and their best
+    responses or scores are required. Raises ValueError, which names the place, for a missing file,
+    another format, an unknown field, no partners, or a partner without a name, without best
+    response and score, or with non-finite numbers."""
     if not path.is_file():
-        raise ValueError(f"expected a file of partners, got {path}, which does not exist")
+        raise ValueError(f"{path}: no such partner file")
     record = read_json(path)
     if not isinstance(record, dict) or not isinstance(record.get("partners"), list):
         raise ValueError(f'{path}: expected {{"partners": [...]}}')
@@ -130,12 +124,12 @@ def _read_partner(record: Any, where: str) -> EvalPartner:
 
 
 class PairGames(NamedTuple):
-    """One agent with copies of a partner, at each of S = P seats, on the same N decks."""
+    """Games of one agent with copies of a partner, at each of S = P seats, on the same N decks."""
 
     scores: np.ndarray  # int32[S, N]
     points: np.ndarray  # int32[S, N]
-    agent_events: np.ndarray  # float64[S, E], mean counts in a game; [0, E] where not asked for
-    partner_events: np.ndarray  # float64[S, E], of one partner where there are more
+    agent_events: np.ndarray  # float64[S, E], mean counts per game; [0, E] if not requested
+    partner_events: np.ndarray  # float64[S, E], mean over partners if there are several
 
 
 def play_pair(
@@ -146,8 +140,8 @@ def play_pair(
     with_events: bool = False,
     purpose: Purpose = "report",
 ) -> PairGames:
-    """Plays every deck of a purpose with `agent` at every seat and copies of `partner` at the
-    others. Raises ValueError where they play different games."""
+    """Play every deck of a purpose with `agent` at every seat and copies of `partner` elsewhere.
+    Raises ValueError if the policies play different games."""
     result = evaluate_pair(
         agent,
         partner,
@@ -159,7 +153,7 @@ def play_pair(
     )
     place = {seating[0]: index for index, seating in enumerate(result.seatings)}
     seats = range(agent.rules.num_players)
-    # an agent that is its own partner has one seating, the same at every seat
+    # an agent that is its own partner has one seating
     records = [result.records[place.get(seat, 0)] for seat in seats]
     own, others = [], []
     for seat, games in enumerate(records) if with_events else ():
@@ -175,7 +169,7 @@ def play_pair(
 
 
 def measured(partner: EvalPartner, pairing: PairGames) -> EvalPartner:
-    """The partner with what its best response (the pairing's agent) got and did with it."""
+    """`partner` with scores, points and events of `pairing`, games of its best response with it."""
     events: dict[str, Any] = {}
     if len(pairing.agent_events):
         events["response_events"] = _rows(pairing.agent_events)
@@ -199,11 +193,11 @@ def measure_pairs(
     purpose: Purpose,
     on_pair: Callable[[int], None] = lambda done: None,
 ) -> list[EvalPartner]:
-    """The partners with what their best responses get and do with them on the decks of a purpose;
-    after each pair `on_pair(pairs done)` is called.
+    """Measure each partner with its best response on the decks of a purpose.
 
-    `purpose="selection"` where something is chosen by it, `"report"` for what is believed of a best
-    response afterwards.
+    Args:
+        purpose: "selection" if the result selects something, "report" for reported values.
+        on_pair: called after each pair with the number of pairs done.
     """
     found = []
     for done, partner in enumerate(partners, start=1):
@@ -215,20 +209,19 @@ def measure_pairs(
 
 
 def viable(partners: Sequence[EvalPartner], max_score: int) -> list[EvalPartner]:
-    """Those of the measured partners that score more with their best responses than
-    `MIN_SCORE_FRACTION` of `max_score`."""
+    """Measured partners with a best response above `MIN_SCORE_FRACTION` of `max_score`."""
     return [p for p in partners if np.mean(p.score or 0.0) > MIN_SCORE_FRACTION * max_score]
 
 
 def behaviour_features(partners: Sequence[EvalPartner], by: DiversityMetric) -> np.ndarray:
-    """float64[n, S * (E + 1)]: normalised events of the best responses (`br-div`) or of the
-    partners (`p-div`), and the scores, seat by seat. Raises ValueError for partners that were not
-    measured."""
+    """Features for selection, float64[n, S * (E + 1)]: normalised events of the best responses
+    (`br-div`) or the partners (`p-div`), and scores, by seat. Raises ValueError for unmeasured
+    partners."""
     rows = []
     for partner in partners:
         events = partner.response_events if by == "br-div" else partner.partner_events
         if events is None or partner.score is None:
-            raise ValueError(f"expected events and a score of {partner.agent}, got none")
+            raise ValueError(f"{partner.agent}: expected events and a score, got none")
         rows.append(np.column_stack([np.array(events), partner.score]).reshape(-1))
     return normalise(np.array(rows))
 
@@ -236,8 +229,8 @@ def behaviour_features(partners: Sequence[EvalPartner], by: DiversityMetric) -> 
 def select_partners(
     partners: Sequence[EvalPartner], size: int, by: DiversityMetric, samples: int | None, seed: int
 ) -> tuple[Selection, dict[DiversityMetric, float]]:
-    """`diversity.select` among measured partners, and the determinant of the chosen by each of
-    `DiversityMetric`."""
+    """Select measured partners with `diversity.select`; also return the determinant of the
+    selection by each of `DiversityMetric`."""
     features: dict[DiversityMetric, np.ndarray] = {
         kind: behaviour_features(partners, kind) for kind in ("br-div", "p-div")
     }
@@ -246,20 +239,19 @@ def select_partners(
 
 
 def selected_set(
-    measured_ones: Sequence[EvalPartner],
+    candidates: Sequence[EvalPartner],
     size: int,
     by: DiversityMetric,
     setting: EvalSetting,
     rules: Rules,
     samples: int | None = None,
 ) -> PartnerSet:
-    """The `size` of the able among candidates, measured on selection decks, that differ most
-    (`select_partners`), with how they were measured. Raises ValueError where none is able, or as
-    `diversity.select` does."""
-    kept = viable(measured_ones, rules.max_score)
-    if not kept:
-        raise ValueError(f"expected pairs that score, got none of {len(measured_ones)}")
-    chosen, determinants = select_partners(kept, size, by, samples, setting.seed)
+    """Select the `size` most diverse viable candidates (`select_partners`), measured on selection
+    decks. Raises ValueError if none is viable, or as `diversity.select` does."""
+    remaining = viable(candidates, rules.max_score)
+    if not remaining:
+        raise ValueError(f"expected pairs that score, got none of {len(candidates)}")
+    chosen, determinants = select_partners(remaining, size, by, samples, setting.seed)
     return PartnerSet(
         players=rules.num_players,
         games=setting.games,
@@ -270,20 +262,20 @@ def selected_set(
         search=chosen.search,
         br_div=determinants["br-div"],
         p_div=determinants["p-div"],
-        candidates=len(kept),
-        partners=tuple(kept[member] for member in chosen.members),
+        candidates=len(remaining),
+        partners=tuple(remaining[member] for member in chosen.members),
     )
 
 
 class SelfPlayReturns(NamedTuple):
-    """M partners, each with copies of itself, on N decks."""
+    """Self-play of M partners on N decks."""
 
     scores: np.ndarray  # int32[M, N]
     points: np.ndarray  # int32[M, N]
 
 
 def play_partner_self_play(partners: Sequence[Policy], setting: EvalSetting) -> SelfPlayReturns:
-    """Every partner's self-play on the decks that agents meet it on: how strong it is by itself."""
+    """Self-play of every partner on the decks of its games with agents."""
     played = [
         evaluate_selfplay(
             policy,
@@ -300,7 +292,7 @@ def play_partner_self_play(partners: Sequence[Policy], setting: EvalSetting) -> 
 
 
 class PartnerReturns(NamedTuple):
-    """R agents with M partners at S seats on N decks."""
+    """Games of R agents with M partners at S seats on N decks."""
 
     scores: np.ndarray  # int32[R, M, S, N]
     points: np.ndarray  # int32[R, M, S, N]
@@ -312,8 +304,7 @@ def play_partners(
     setting: EvalSetting,
     on_pair: Callable[[int], None] = lambda done: None,
 ) -> PartnerReturns:
-    """Every agent with copies of every partner, on the same decks; after each pair
-    `on_pair(pairs done)` is called."""
+    """Play every agent with copies of every partner on the same decks."""
     played: list[PairGames] = []
     for agent, partner in itertools.product(agents, partners):
         played.append(play_pair(agent, partner, setting))

@@ -1,26 +1,24 @@
-"""Unit tests of robustness to partners (AR, A+MR): pairs of situations in which what is right
-differs although the table does not, since the partners have shown themselves to be others.
+"""Unit tests of robustness to partners (AR, A+MR): pairs that differ in the partners' history.
 
-Both situations of a pair end at the same table as the agent sees it (fireworks, discards, hands,
-what was told, tokens, lives, the size of the deck, the turn); they differ in how the partners, who
-are all alike, came there. In AR the last move differs too, which every observation shows. In A+MR
-the last move is the same: observations are equal bit for bit, and who does not remember does the
-same in both and passes no pair. What is right follows from the rules for partners who go on as they
-have begun, and criteria look at the agent's next move alone. Three questions are asked in either
-way:
+The right action differs, because the partners have behaved differently. Both situations of a pair
+end in the same state for the agent (fireworks, discards, hands, hints, tokens, lives, deck size,
+turn). In AR the last move differs too, which every observation contains. In A+MR the last move is
+the same: observations are bit-identical, and an agent without memory acts the same in both and
+passes no pair. The right action follows from the rules if partners, which all behave alike,
+continue as they began; criteria read only the agent's next move. Three questions, each in both
+categories:
 
-- *save*: the next player's oldest and newest card are both the last of their kind; it has thrown
-  its oldest cards, or its newest, and kept the one that a hint touched. One hint can save one.
-- *trust*: every hint for the agent touched one card, which could be played, or was dead already.
-  Now a hint touches one of which counting says that it most likely cannot be played.
-- *tell*: partners played what they were told of, whatever it was, or threw it. The next player
-  holds a playable card that is the last of its kind.
+- *save*: the next player's oldest and newest card are both critical; it has discarded its oldest
+  cards, or its newest, and kept the hinted one. One hint can save one card.
+- *trust*: every hint to the agent touched one card, which was playable, or was useless. Now a hint
+  touches a card that is most likely unplayable by counting.
+- *tell*: partners played hinted cards, whatever they were, or discarded them. The next player holds
+  a playable, critical card.
 
-Both situations are dealt from the same chance, and every seat gets the same cards, but for the
-agent's card in question of *trust*, which it does not see. In every situation the agent knows no
-card to be playable, and the others hold nothing else that can be played or must be saved: there is
-no second thing to do. Seat 0 is the agent, seat 1 acts next; `x` to `w` are different colours,
-ranks count from 0.
+Both situations use the same random numbers, and every seat gets the same cards, except for the
+agent's card in question in *trust*, which it does not see. In every situation the agent knows no
+playable card, and the others hold no other playable or critical card: there is no alternative. Seat
+0 is the agent, seat 1 acts next; `x` to `w` are different colours, ranks count from 0.
 """
 
 from __future__ import annotations
@@ -47,28 +45,29 @@ from hanabi_rl.evaluation.measure.unit_test_types import (
 from hanabi_rl.games.hanabi.rules import Rules
 
 AGENT, NEXT = 0, 1
-NEWEST, FIVE = HAND - 1, 4  # a slot, and the rank that can never be played in these situations
+NEWEST, FIVE = HAND - 1, 4  # a slot, and a rank that is never playable in these situations
 
 Pair = tuple[Situation, Situation]
 
 
 def save(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
-    """A1, M1: partners throw their oldest cards, or their newest. `visible`: the last move is a
-    discard, else a hint for the agent that is no news."""
-    chance, (x, y, z, w, _), rank = int(rng.integers(2**32)), all_colors(rng), 2 + number // 2 % 2
+    """A1, M1: partners discard their oldest cards, or their newest. visible: True if the last move
+    is a discard, otherwise an uninformative hint to the agent."""
+    seed, (x, y, z, w, _), rank = int(rng.integers(2**32)), all_colors(rng), 2 + number // 2 % 2
     old, new = ((x, 4), (y, rank)) if number % 2 else ((y, rank), (x, 4))
-    kept, thrown, five = (z, 1), [(y, rank), (w, 5 - rank)], {(AGENT, number % HAND): (z, FIVE)}
+    hinted, discarded = (z, 1), [(y, rank), (w, 5 - rank)]
+    five = {(AGENT, number % HAND): (z, FIVE)}
     partners = range(1, rules.num_players)
 
     def situation(cards: list[tuple[int, int] | None], begin: int, target: int) -> Situation:
-        """`cards`: what the next player gets, `begin`: the slot that a third throws."""
-        given = five | {(NEXT, place): card for place, card in enumerate(cards) if card}
+        """cards: the next player's, in order; begin: first slot discarded by a third player."""
+        fixed = five | {(NEXT, place): card for place, card in enumerate(cards) if card}
         for seat in partners[1:]:
-            given |= {(seat, begin): (x, rank), (seat, begin + 1): (z, 5 - rank)}
+            fixed |= {(seat, begin): (x, rank), (seat, begin + 1): (z, 5 - rank)}
         deal = SituationBuilder(
-            np.random.default_rng(chance),
+            np.random.default_rng(seed),
             rules,
-            given,
+            fixed,
             plain=HAND + 2,
             ranks=dict.fromkeys(partners, (1,)),
         )
@@ -83,68 +82,67 @@ def save(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
         return _checked_situation(deal, hand[target], other=hand[5 - target])
 
     return (
-        situation([kept, *thrown, old, None, None, new], 0, 1),
-        situation([kept, old, None, None, *thrown, new], NEWEST, NEWEST),
+        situation([hinted, *discarded, old, None, None, new], 0, 1),
+        situation([hinted, old, None, None, *discarded, new], NEWEST, NEWEST),
     )
 
 
 def trust(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
-    """A2, M2: hints for the agent touched cards that could be played, or dead ones; the last of
-    them touches the target card. `visible`: that is the last move, or else one is that touches a
-    card which, as the agent sees, cannot be played."""
-    chance, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
+    """A2, M2: hints to the agent touched playable cards, or useless ones; the last of them touches
+    the target card. visible: True if it is the last move; otherwise the last hint touches a card
+    that the agent can see is unplayable."""
+    seed, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
     slots, partners = rng.permutation(HAND).tolist(), range(1, rules.num_players)
 
-    def situation(dead: bool) -> Situation:
-        mine = [(x, 0), (y, 0), (z, 2 + number % 2 if dead else 0)]
-        given = {(AGENT, slot): card for slot, card in zip(slots, mine, strict=False)}
-        given |= {(NEXT, 2): (w, 3), (last, 2): (w, 3), (last, 3): (y, 0), (last, 4): (x, 0)}
-        given |= {(last, 0): (y, 1), (last, 1): (y, 1)} if visible else {}
+    def situation(useless: bool) -> Situation:
+        mine = [(x, 0), (y, 0), (z, 2 + number % 2 if useless else 0)]
+        fixed = {(AGENT, slot): card for slot, card in zip(slots, mine, strict=False)}
+        fixed |= {(NEXT, 2): (w, 3), (last, 2): (w, 3), (last, 3): (y, 0), (last, 4): (x, 0)}
+        fixed |= {(last, 0): (y, 1), (last, 1): (y, 1)} if visible else {}
         deal = SituationBuilder(
-            np.random.default_rng(chance),
+            np.random.default_rng(seed),
             rules,
-            given,
+            fixed,
             plain=HAND + (4 if visible else 2),
             colors=dict.fromkeys(partners, (z,)) | {AGENT: (x, y, z)},
             ranks=dict.fromkeys(partners, (1,)),
         )
         target = deal.table.hands[AGENT][slots[2]]
         deal.hint(NEXT, rank=3)
-        _point(deal, x, dead=dead)
+        _point(deal, x, useless=useless)
         if visible:
-            _point_twice(deal, y, z, dead=dead)
+            _point_twice(deal, y, z, useless=useless)
         else:
-            _point(deal, y, dead=dead)
+            _point(deal, y, useless=useless)
             for _ in partners:
                 deal.hint(AGENT, color=z)
         return _checked_situation(deal, target)
 
-    return situation(dead=False), situation(dead=True)
+    return situation(useless=False), situation(useless=True)
 
 
 def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) -> Pair:
-    """A3, M3: partners play what they are told of, or throw it. `visible`: the last move does so,
-    else it is a hint for the agent that is no news."""
+    """A3, M3: partners play hinted cards, or discard them. visible: True if the last move does so,
+    otherwise it is an uninformative hint to the agent."""
     del number
-    chance, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
+    seed, (x, y, z, w, _), last = int(rng.integers(2**32)), all_colors(rng), rules.num_players - 1
     mine, theirs = rng.permutation(HAND).tolist(), rng.permutation(HAND).tolist()
-    given = dict(zip(((AGENT, s) for s in mine), ((w, FIVE), (x, 0), (x, 1), (z, 3)), strict=False))
-    given |= {(NEXT, theirs[0]): (x, 0), (NEXT, theirs[1]): (x, 1), (last, theirs[2]): (y, 3)}
+    fixed = dict(zip(((AGENT, s) for s in mine), ((w, FIVE), (x, 0), (x, 1), (z, 3)), strict=False))
+    fixed |= {(NEXT, theirs[0]): (x, 0), (NEXT, theirs[1]): (x, 1), (last, theirs[2]): (y, 3)}
 
-    def situation(throws: bool) -> Situation:
+    def situation(discards: bool) -> Situation:
         deal = SituationBuilder(
-            np.random.default_rng(chance),
+            np.random.default_rng(seed),
             rules,
-            given,
+            fixed,
             plain=HAND + 3,
             colors={NEXT: (x,)},
             ranks={last: (3,), NEXT: (1, 3)},
         )
         target, partners = deal.table.hands[NEXT][theirs[1]], range(1, rules.num_players)
-        theirs_is, mine_is = (deal.discard, deal.play) if throws else (deal.play, deal.discard)
+        theirs_is, mine_is = (deal.discard, deal.play) if discards else (deal.play, deal.discard)
 
         def hint_and_use(seat: int, color: int, rank: int) -> None:
-            """The agent tells a partner of a card, which that plays or throws."""
             deal.hint(seat, rank=rank)
             for other in partners:
                 if other == seat:
@@ -172,12 +170,12 @@ def tell(rng: np.random.Generator, number: int, rules: Rules, *, visible: bool) 
             no_news()
         return _checked_situation(deal, target)
 
-    return situation(throws=False), situation(throws=True)
+    return situation(discards=False), situation(discards=True)
 
 
-def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
-    """Every partner hints the colour, which touches the agent's 1; it is played where it can be and
-    thrown where it is dead, and the other way round its twin, which the last partner holds."""
+def _point(deal: SituationBuilder, color: int, *, useless: bool) -> None:
+    """Every partner hints the colour of the agent's 1, which is then played, or discarded if
+    useless. The last partner's twin of it is discarded, or played first."""
     partners = range(1, deal.table.rules.num_players)
 
     def point() -> None:
@@ -187,9 +185,9 @@ def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
     def use_twin() -> None:
         for _ in partners[1:]:
             deal.discard_chop()
-        deal.play(deal.slot(color, 0)) if dead else deal.discard(deal.slot(color, 0))
+        deal.play(deal.slot(color, 0)) if useless else deal.discard(deal.slot(color, 0))
 
-    if dead:
+    if useless:
         use_twin()
         deal.hint(NEXT, rank=3)
         point()
@@ -201,10 +199,9 @@ def _point(deal: SituationBuilder, color: int, *, dead: bool) -> None:
         deal.hint(NEXT, rank=3)
 
 
-def _point_twice(deal: SituationBuilder, first: int, second: int, *, dead: bool) -> None:
-    """The last partner throws both 2s of the first colour. Then, in between playing its 1, it hints
-    both colours: the first while the agent's 1 of it can still be played, and last the second; or
-    the second, and last the first."""
+def _point_twice(deal: SituationBuilder, first: int, second: int, *, useless: bool) -> None:
+    """The last partner discards both 2s of the first colour. Around playing its 1, it hints both
+    colours: the first while the agent's 1 of it is playable, then the second; or the reverse."""
     last = deal.table.rules.num_players - 1
 
     def others() -> None:
@@ -218,15 +215,16 @@ def _point_twice(deal: SituationBuilder, first: int, second: int, *, dead: bool)
         others()
         deal.discard(deal.slot(first, 1)).hint(NEXT, rank=3)
     others()
-    deal.hint(AGENT, color=second if dead else first).hint(NEXT, rank=3)
+    deal.hint(AGENT, color=second if useless else first).hint(NEXT, rank=3)
     others()
     deal.play(deal.slot(first, 0)).hint(NEXT, rank=3)
     others()
-    deal.hint(AGENT, color=first if dead else second)
+    deal.hint(AGENT, color=first if useless else second)
 
 
 def _checked_situation(deal: SituationBuilder, target: int, other: int = -1) -> Situation:
-    """Where the next player would throw no last copy but these cards, whichever end it throws."""
+    """Return the situation; raise `Rejected` if the next player could discard another critical
+    card, from either end of its hand."""
     table, hand = deal.table, deal.table.hands[NEXT]
     free = [order for slot, order in enumerate(hand) if not is_hinted(table, NEXT, slot)]
     ends = {free[0], free[-1]} if free else set()
@@ -237,7 +235,7 @@ def _checked_situation(deal: SituationBuilder, target: int, other: int = -1) -> 
 
 _SAVE = "lets the next player discard a critical card"
 _TRUST = "trusts hints of useless cards, or distrusts hints of playable ones"
-_TELL = "hints a card to partners who discard hinted cards, or not to those who play them"
+_TELL = "hints a card to partners that discard hinted cards, or not to partners that play them"
 
 
 def _pairs() -> tuple[UnitTest, ...]:

@@ -1,4 +1,4 @@
-"""Teacher-forced evaluation: policies read recorded games without playing them."""
+"""Teacher-forced evaluation: policies predict recorded games without playing them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from hanabi_rl.evaluation.measure.chunks import in_chunks, join_chunks
-from hanabi_rl.evaluation.measure.intervals import group_sums
+from hanabi_rl.evaluation.measure.intervals import group_sums, interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.replay import Trajectory, replay
@@ -26,21 +26,18 @@ from hanabi_rl.storage.progress import SOON_S, Progress
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.data.games import Games
-    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 
-_CHUNK = 256  # games read at once
+_CHUNK = 256  # games per chunk
 _RULED_OUT = -ILLEGAL_LOGIT / 2
-"""Nats of a legal move that a policy treats as an illegal one (`?safe`, `?gullible`)."""
+"""Minimum nats of a legal move that a policy treats as illegal (`?safe`, `?gullible`)."""
 
 
 class Prediction(NamedTuple):
-    """How a policy predicts recorded games: sums for each of N games (or of N decks, each with all
-    of its games), so that intervals can resample them whole.
+    """Prediction of recorded games: sums per game (or per deck), N in number.
 
-    correct, nll: float64[N], right greedy guesses and nats of cross-entropy, summed over the
-    counted decisions.
-    decisions: int64[N] counted decisions. seat_timesteps: int64[N] timesteps times counted seats,
-    idle ones included.
+    correct: float64[N], correct greedy predictions of counted decisions. nll: float64[N], negative
+    log-likelihood of counted decisions in nats. decisions: int64[N], counted decisions.
+    seat_timesteps: int64[N], timesteps times counted seats, idle ones included.
     """
 
     correct: np.ndarray
@@ -49,7 +46,7 @@ class Prediction(NamedTuple):
     seat_timesteps: np.ndarray
 
     def accuracy(self) -> Ratio:
-        """Share of decisions guessed right."""
+        """Fraction of decisions predicted correctly."""
         return Ratio(self.correct, self.decisions, is_proportion=True)
 
     def cross_entropy(self) -> Ratio:
@@ -57,34 +54,28 @@ class Prediction(NamedTuple):
         return Ratio(self.nll, self.decisions)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready: accuracy and cross-entropy [nats per decision], each with `*_ci95`."""
-        accuracy, cross_entropy = self.accuracy().interval, self.cross_entropy().interval
-        return {
-            "accuracy": accuracy.mean,
-            "accuracy_ci95": accuracy.bounds,
-            "cross_entropy": cross_entropy.mean,
-            "cross_entropy_ci95": cross_entropy.bounds,
-        }
+        """JSON-ready: accuracy and cross-entropy (nats per decision), each with `*_ci95`."""
+        accuracy = interval_dict("accuracy", self.accuracy().interval)
+        return accuracy | interval_dict("cross_entropy", self.cross_entropy().interval)
 
     def accuracy_per_timestep(self) -> Ratio:
-        """Share of seat-timesteps guessed right: on an idle turn the no-op is the only legal
-        action, a sure guess."""
+        """Fraction of seat-timesteps predicted correctly; an idle turn, where the no-op is the only
+        legal action, is always correct."""
         right = self.correct + self.seat_timesteps - self.decisions
         return Ratio(right, self.seat_timesteps, is_proportion=True)
 
     def cross_entropy_per_timestep(self) -> Ratio:
-        """Nats per seat and timestep, as AH2AC2 prints it: idle turns add 0 to the sum and 1 to the
-        count."""
+        """Nats per seat-timestep, as in AH2AC2: idle turns add 0 to the sum and 1 to the count."""
         return Ratio(self.nll, self.seat_timesteps)
 
 
 class Decisions(NamedTuple):
-    """What a policy expected at every decision of N recorded games, T timesteps long; one seat
-    decides at a timestep.
+    """Predictions of a policy at every decision of N recorded games of T timesteps, one per
+    timestep.
 
-    action, guess: int32[N, T], the recorded move and the policy's most likely one. nll: float64[N,
-    T], nats of the recorded move; infinite where the policy rules it out. counted: bool[N, T], a
-    decision of a counted seat. seat_timesteps: int64[N] as in `Prediction`.
+    action, guess: int32[N, T], the recorded action and the policy's most likely one. nll:
+    float64[N, T], nats of the recorded action; infinite if the policy rules it out. counted:
+    bool[N, T], True for decisions of counted seats. seat_timesteps: int64[N], as in `Prediction`.
     """
 
     action: np.ndarray
@@ -94,8 +85,7 @@ class Decisions(NamedTuple):
     seat_timesteps: np.ndarray
 
     def summed(self, where: np.ndarray | None = None) -> Prediction:
-        """The sums over the counted decisions of each game, or over those of them in `where`
-        bool[N, T]."""
+        """Sums per game over the counted decisions, optionally only those in `where` bool[N, T]."""
         counted = self.counted if where is None else self.counted & where
         return Prediction(
             correct=((self.guess == self.action) & counted).sum(axis=1).astype(np.float64),
@@ -106,48 +96,27 @@ class Decisions(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """KL(reference || policy) in nats, sums for each of N games: kl float64[N], infinite where the
-    policy rules out a move that the reference may make; decisions, seat_timesteps int64[N]."""
+    """KL(reference || policy) in nats, sums per game. kl: float64[N], infinite if the policy rules
+    out a possible move of the reference; decisions, seat_timesteps: int64[N]."""
 
     kl: np.ndarray
     decisions: np.ndarray
     seat_timesteps: np.ndarray
 
     def per_decision(self) -> Ratio:
-        """Mean nats per decision."""
+        """Nats per decision."""
         return Ratio(self.kl, self.decisions)
 
     def per_timestep(self) -> Ratio:
-        """Mean nats per seat and timestep (= per decision / players)."""
+        """Nats per seat-timestep (= per decision / players)."""
         return Ratio(self.kl, self.seat_timesteps)
 
 
-def accuracy(record: GameAnalysis) -> Ratio:
-    """Share of decisions guessed right."""
-    return record.prediction.accuracy()
-
-
-def cross_entropy(record: GameAnalysis) -> Ratio:
-    """Nats per decision."""
-    return record.prediction.cross_entropy()
-
-
-def accuracy_per_timestep(record: GameAnalysis) -> Ratio:
-    """Share of seat-timesteps guessed right, idle ones included."""
-    return record.prediction.accuracy_per_timestep()
-
-
-def cross_entropy_per_timestep(record: GameAnalysis) -> Ratio:
-    """Nats per seat and timestep."""
-    return record.prediction.cross_entropy_per_timestep()
-
-
 def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Prediction:
-    """Accuracy and cross-entropy of `policy` on `games`, sums for each deck of theirs; only the
-    `human_seats` count where the games name them.
+    """Accuracy and cross-entropy of `policy` on `games`, sums per deck; only `human_seats` count if
+    the games have them.
 
-    Raises ValueError when the games are of other rules than the policy's, or the policy answers
-    with NaN.
+    Raises ValueError for games of other rules, or if the policy returns NaN.
     """
     of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_ids
     return Prediction(*(group_sums(column, decks) for column in of_games))
@@ -155,7 +124,7 @@ def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Predictio
 
 @with_our_settings
 def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Decisions:
-    """What `policy` expected at every single decision; arguments and errors as in `predict`."""
+    """Predictions at every decision; arguments and errors as in `predict`."""
     games.check_rules(policy.rules)
     num_games, num_turns = games.actions.shape
     players = games.rules.num_players
@@ -163,12 +132,12 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     parts = []
     with Progress("prediction", total=num_games, unit="games", quiet_s=SOON_S) as progress:
         for chunk in in_chunks(chunk_size, games.decks, games.actions):
-            logits = movers_logits(policy, *chunk, rules=games.rules)
+            logits = current_player_logits(policy, *chunk, rules=games.rules)
             parts.append(jax.device_get(_guesses(logits, chunk[1])))
             progress.update(min(len(parts) * chunk_size, num_games))
     guess, nll = join_chunks(parts, num_games)
     played = np.arange(num_turns) < games.num_actions[:, None]
-    _check_numbers(np.where(played, nll, 0.0).sum(axis=1))
+    _check_not_nan(np.where(played, nll, 0.0).sum(axis=1))
     return Decisions(
         action=games.actions,
         guess=guess,
@@ -185,8 +154,7 @@ def kl_between(
     seed: int = 0,
     chunk_size: int = _CHUNK,
 ) -> Divergence:
-    """KL(reference || policy) along `num_games` sampled self-play games of `policy` (a
-    summary's `kl_to_bc`)."""
+    """KL(reference || policy) along sampled self-play games of `policy` (`kl_to_bc`)."""
     rules = policy.rules
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players
@@ -201,10 +169,14 @@ def kl_on_games(
     actions: np.ndarray,
     chunk_size: int = _CHUNK,
 ) -> Divergence:
-    """KL(reference || policy) along recorded games: decks [N, D] and the mover's actions [N, T],
-    no-op after the end.
+    """KL(reference || policy) along recorded games.
 
-    Raises ValueError when the policies play different games.
+    Args:
+        decks: [N, D].
+        actions: [N, T], the current player's action; the no-op after the end.
+
+    Raises:
+        ValueError: policies of different games, or NaN.
     """
     kl, decisions = _kl(reference, policy, decks, actions, np.ones(1), chunk_size)
     return Divergence(
@@ -221,8 +193,8 @@ def kl_at_temperatures(
     actions: np.ndarray,
     temperatures: np.ndarray,
 ) -> np.ndarray:
-    """Nats per decision float64[K] of KL(reference || policy) along recorded games, with the
-    policy's logits divided by each of `temperatures` [K]. As `kl_on_games` otherwise."""
+    """KL(reference || policy) along recorded games, nats per decision, float64[K], with the
+    policy's logits divided by each of `temperatures` [K]. Otherwise as `kl_on_games`."""
     kl, decisions = _kl(reference, policy, decks, actions, temperatures, _CHUNK)
     return np.asarray(kl.sum(axis=0, dtype=np.float64) / decisions.sum())
 
@@ -236,7 +208,7 @@ def _kl(
     temperatures: np.ndarray,
     chunk_size: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of N games the sums of KL at each temperature, [N, K], and their decisions [N]."""
+    """Sums of KL per game and temperature [N, K], and decisions per game [N]."""
     rules = policy.rules
     if reference.rules != rules:
         raise ValueError(
@@ -247,33 +219,32 @@ def _kl(
     parts = []
     with Progress("KL", total=len(decks), unit="games", quiet_s=SOON_S) as progress:
         for chunk in in_chunks(chunk_size, decks, actions):
-            expected, got = (movers_logits(p, *chunk, rules=rules) for p in (reference, policy))
+            expected, got = (
+                current_player_logits(p, *chunk, rules=rules) for p in (reference, policy)
+            )
             valid = chunk[1] != rules.noop
             sums = _kl_sums(expected, got, valid, at), _rules_out(expected, got, valid)
             parts.append(jax.device_get(sums))
             progress.update(min(len(parts) * chunk_size, len(decks)))
     kl, infinite = join_chunks(parts, len(decks))
     kl = np.where(infinite[:, None], np.inf, kl)
-    _check_numbers(kl.sum(axis=1))
+    _check_not_nan(kl.sum(axis=1))
     return kl, np.asarray(actions != rules.noop).sum(axis=1)
 
 
-def _check_numbers(nats: np.ndarray) -> None:
-    """Raises ValueError if a sum over a game, of `nats` [N], is NaN, whose largest logit would
-    count as a guess."""
+def _check_not_nan(nats: np.ndarray) -> None:
+    """Raise ValueError if a game's sum in `nats` [N] is NaN, which argmax treats as the largest."""
     if len(games := np.flatnonzero(np.isnan(nats))):
         raise ValueError(f"expected logits that are numbers, got NaN in game {games[0]}")
 
 
 @functools.partial(jax.jit, static_argnames=("rules",))
-def movers_logits(
+def current_player_logits(
     policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules
 ) -> jax.Array:
-    """What `policy` answers at every position of n recorded games, in the mover's seat.
-
-    One compiled program a policy's structure: predictions and divergences are sums over what it
-    returns, logits float32[n, T, A], zeros after a game's end.
-    """
+    """Logits of `policy` in the current player's seat at every position of n recorded games,
+    float32[n, T, A], zeros after the end. One compiled program per policy structure serves all
+    callers."""
 
     def read(carry: Any, timestep: tuple[Trajectory, jax.Array]) -> tuple[Any, jax.Array]:
         now, reset = timestep
@@ -290,15 +261,14 @@ def movers_logits(
 
 @jax.jit
 def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The most likely move int32[n, T] and the nats of the recorded one float32[n, T]."""
+    """Most likely action int32[n, T], and nats of the recorded one float32[n, T]."""
     nats = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(actions, jnp.int32))
     return jnp.argmax(logits, axis=-1).astype(jnp.int32), nats
 
 
 @jax.jit
 def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax.Array:
-    """Games, bool[n], with a `valid` bool[n, T] timestep at which the policy rules out a move to
-    which the reference gives a probability above 0."""
+    """Games bool[n] in which the policy rules out a possible move of the reference."""
     may = jax.nn.softmax(reference, axis=-1) > 0
     never = jax.nn.log_softmax(policy, axis=-1) <= -_RULED_OUT
     return jnp.any(jnp.any(may & never, axis=-1) & valid, axis=1)
@@ -308,8 +278,6 @@ def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax
 def _kl_sums(
     reference: jax.Array, policy: jax.Array, valid: jax.Array, temperatures: jax.Array
 ) -> jax.Array:
-    """Sums over the `valid` bool[n, T] timesteps of n games of the KL at each temperature, [n,
-    K]."""
 
     def at(temperature: jax.Array) -> jax.Array:
         return jnp.where(valid, kl_to_reference(reference, policy / temperature), 0).sum(axis=1)

@@ -1,5 +1,5 @@
-"""What people's ratings of a partner are expected to be from its metrics: the regressions of Siu et
-al. 2025 (arXiv 2503.15516, Table 5)."""
+"""Predicted human ratings of an agent: regressions of Siu et al. 2025 (arXiv 2503.15516, Table
+5)."""
 
 from __future__ import annotations
 
@@ -15,36 +15,41 @@ POOLS: tuple[Pool, ...] = ("everyone", "without_random")
 
 
 class RatingChange(NamedTuple):
-    """How far from the mean rating of the study's agents a metric puts one, in rating points.
+    """Predicted deviation from the mean rating of the study's agents, in rating points.
 
-    Both are held to what the scale allows: two ratings are at most its length apart, and since the
-    mean is not printed no more can be said. Their intervals are the regression's own.
+    Intervals are those of the regression, clipped to the length of the scale: the largest
+    difference of two ratings. The mean itself is not published.
     """
 
     change: Interval
-    """What people give on average; the interval is that of the line at this value."""
+    """Deviation of the mean rating; the interval is that of the line at this value."""
     person: Interval
-    """What one person gives; the interval is that of a single rating (prediction interval)."""
+    """Deviation of one person's rating, with its prediction interval."""
     clipped: bool
-    """The line itself leads beyond the scale: it says nothing but that it does not hold there."""
+    """True if the line itself leaves the scale, and so does not hold there."""
     r: float
     significant: bool
-    """By the paper's own threshold."""
+    """True by the paper's threshold."""
     lowest: float
-    """The metric of the study's agents ranges from here ..."""
+    """Minimum of the metric over the study's agents."""
     highest: float
-    """... to here; beyond them a line is a guess."""
+    """Maximum of the metric over the study's agents; outside, the line is an extrapolation."""
     inside: bool
 
 
 def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None:
-    """The rating that one line of Table 5 predicts for a partner, relative to the mean of the
-    study's agents (each once), and how far off one person's may be: least squares, with the spread
-    of the metric over ratings taken to be that over agents, as no other is printed. One metric at a
-    time: the metrics go together, the lines may not be summed.
+    """Predict an agent's rating relative to the mean over the study's agents, from one line of
+    Table 5.
 
-    `metric` is a key of `siu2025.TABLE_5`. None where nothing that predicts is printed: no such
-    line, the parabola of IC, or a number of ratings that cannot be told (intra-XP).
+    Least squares, with the SD of the metric over ratings assumed equal to that over agents, the
+    only one published. Metrics are correlated: do not add predictions.
+
+    Args:
+        metric: key of `siu2025.TABLE_5`.
+
+    Returns:
+        None if the line is unpublished, is the parabola of IC, or has an unknown number of ratings
+            (intra-XP).
     """
     line: siu2025.Regression | None = getattr(siu2025.TABLE_5[metric], pool)
     if line is None or line.slope is None or line.p is None or metric == "intra":
@@ -52,7 +57,7 @@ def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None
     known = study_values(metric, pool)
     ratings = siu2025.RATINGS if pool == "everyone" else siu2025.RATINGS_WITHOUT_RANDOM
     distance, spread = value - float(known.mean()), float(known.std())
-    # of the slope; that of the residuals is `spread * sqrt(ratings)` times as much
+    # of the slope; that of the residuals is `spread * sqrt(ratings)` times as large
     error = abs(line.slope) * np.sqrt((1 - line.r**2) / (line.r**2 * (ratings - 2)))
     change = line.slope * distance
     of_line = float(error * np.hypot(spread, distance))
@@ -71,14 +76,13 @@ def predict_rating(metric: str, value: float, pool: Pool) -> RatingChange | None
 
 
 def _clip_to_scale(change: Interval) -> Interval:
-    """The difference of two ratings, no further than one end of the scale is from the other."""
     length = siu2025.RATING_RANGE[1] - siu2025.RATING_RANGE[0]
     mean, low, high = np.clip([change.mean, *change.bounds], -length, length).tolist()
     return Interval(mean, low, high, change.std_error)
 
 
 def study_values(metric: str, pool: Pool) -> np.ndarray:
-    """float[K]: the metric of every agent of the study, from Table 3."""
+    """Metric of every agent of the study, from Table 3: float[K]."""
     rows = [
         getattr(row, metric)
         for name, row in siu2025.TABLE_3.items()

@@ -1,10 +1,11 @@
-"""What every measure of a `GameAnalysis` (`game_analysis.py`) comes to: sums for each game."""
+"""Ratio of per-game sums: the result type of every measure."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,34 +15,34 @@ from hanabi_rl.evaluation.measure.intervals import (
     bootstrap_ratios,
     clopper_pearson_interval,
     group_sums,
+    interval_dict,
 )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ratio:
-    """`sum(numerator) / sum(denominator)` over N games, one number of each a game, so that
-    intervals resample whole games; `f"{ratio:.3f}"` reads `0.412 [0.398, 0.426]`."""
+    """`sum(numerator) / sum(denominator)` over N games, one entry each per game, so that intervals
+    resample whole games; `f"{ratio:.3f}"` reads `0.412 [0.398, 0.426]`."""
 
     numerator: np.ndarray  # float[N]
-    denominator: np.ndarray  # float[N], what is counted: decisions, turns, games
+    denominator: np.ndarray  # float[N], number of counted decisions, turns or games
     is_proportion: bool = False
-    """Of what is counted: in every game from 0 to the denominator."""
+    """True if, in every game, the numerator is a part of the denominator."""
     min_value: float = 0.0
-    """The lowest value that the ratio can have; of a difference -inf."""
+    """Minimum possible value; -inf for a difference."""
     max_value: float = np.inf
-    """The highest value that the ratio can have; of a share 1."""
+    """Maximum possible value; a proportion's is 1 regardless."""
 
     @classmethod
     def masked_mean(
         cls, values: np.ndarray, counted: np.ndarray, is_proportion: bool = False
     ) -> Ratio:
-        """The mean of `values` [N, T] where `counted` bool[N, T]."""
+        """Mean of `values` [N, T] where `counted` bool[N, T]."""
         total = np.where(counted, values, 0).sum(axis=1, dtype=np.float64)
         return cls(total, counted.sum(axis=1), is_proportion)
 
     def group_by(self, groups: np.ndarray) -> Ratio:
-        """The same ratio of whole groups of games, as `Games.deck_numbers` int[N] tells them apart:
-        its interval resamples groups."""
+        """Sum over groups of games, int[N]: the interval resamples groups."""
         if len(groups) == len(set(groups.tolist())):
             return self
         sums = group_sums(self.numerator, groups), group_sums(self.denominator, groups)
@@ -49,29 +50,29 @@ class Ratio:
 
     @property
     def defined(self) -> bool:
-        """Whether anything was counted; the rest raises ValueError where nothing was."""
+        """True if anything was counted; otherwise `mean` and `interval` raise ValueError."""
         return bool(self.denominator.sum() > 0)
 
     @property
     def mean(self) -> float:
-        """The ratio itself."""
+        """The ratio."""
         if not self.defined:
-            raise ValueError("expected something to count, got no denominator in any game")
+            raise ValueError("expected a positive denominator, got 0 in every game")
         return float(self.numerator.sum() / self.denominator.sum())
 
     @cached_property
     def interval(self) -> Interval:
-        """The ratio with its 95% interval, games resampled, within the range of the ratio."""
+        """The ratio with its 95% interval, resampling games, clipped to the possible range."""
         return self._within(bootstrap_ratio(self.numerator, self.denominator))
 
     def _within(self, interval: Interval) -> Interval:
-        """Where a share is 0 or 1 resamples say that it always will be: the interval is then the
-        exact one of as many tries as there are games (or groups) with something to count. Of
-        shares of moves that is conservative: a game of thirty counts as one."""
+        """A proportion of 0 or 1 has the same value in every resample. Its interval is therefore
+        exact, with one trial per game (or group) with anything counted: conservative, since a game
+        of 30 moves counts as one trial."""
         mean = interval.mean
         if (
             self.is_proportion and mean in (0, 1) and np.isfinite(interval.low)
-        ):  # of one game: no bounds
+        ):  # one game: no bounds
             count = int((self.denominator > 0).sum())
             low, high = clopper_pearson_interval(round(mean * count), count).bounds
             interval = Interval(mean, low, high, interval.std_error)
@@ -79,7 +80,7 @@ class Ratio:
 
     @property
     def bounds(self) -> list[float]:
-        """`[low, high]`, the form every `*_ci95` key of a JSON file has."""
+        """`[low, high]`, the form of every `*_ci95` key in JSON files."""
         return self.interval.bounds
 
     def __format__(self, spec: str) -> str:
@@ -87,8 +88,13 @@ class Ratio:
 
 
 def intervals_of(ratios: Sequence[Ratio]) -> list[Interval | None]:
-    """`Ratio.interval` of ratios of the same games, which are resampled once for all of them; None
-    where nothing was counted."""
+    """`Ratio.interval` of ratios over the same games, with shared resamples; None if undefined."""
     defined = [ratio for ratio in ratios if ratio.defined]
     found = iter(bootstrap_ratios([(ratio.numerator, ratio.denominator) for ratio in defined]))
     return [ratio._within(next(found)) if ratio.defined else None for ratio in ratios]
+
+
+def ratios_dict(ratios: Mapping[str, Ratio]) -> dict[str, Any]:
+    """JSON-ready: `name` and `name_ci95` of each ratio, over the same games; None if undefined."""
+    intervals = zip(ratios, intervals_of([*ratios.values()]), strict=True)
+    return {key: x for each in intervals for key, x in interval_dict(*each).items()}

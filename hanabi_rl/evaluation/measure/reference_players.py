@@ -1,9 +1,9 @@
-"""Players of the unit tests that show what can be passed, in plain Python on a `PythonGame`.
+"""Reference players of the unit tests, in plain Python on a `PythonGame`.
 
-Both play what is certain, save what would be lost, tell what can be played and discard what is
-dead. What depends on partners they take from what these have shown: `memoryless_reference` in the
-last move alone, which every observation shows, `memory_reference` in the whole game. They show
-that the tests can be passed, and which of them take a memory: they score little.
+Both play certain cards, save critical cards, hint playable cards and discard useless ones. They
+infer the partners' style from past moves: `memoryless_reference` from the last move, which every
+observation contains, `memory_reference` from the whole game. They prove that the tests can be
+passed, and which of them need memory; their scores are low.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from hanabi_rl.games.hanabi.python_game import PythonGame
 
 
 class PartnerStyle(NamedTuple):
-    """What the others have shown of how they play."""
+    """Style of the partners, inferred from their moves."""
 
     newest_first: bool = False
-    """They discard their newest card without a hint, else their oldest."""
+    """True if they discard their newest unhinted card, otherwise their oldest."""
     points_at_playable: bool = True
-    """No hint for the mover touched only cards that could not be played then."""
+    """False after a hint to the current player that touched only unplayable cards."""
     plays: bool | None = None
-    """They played the last card that they were told of, else they threw it; None: neither. Where
-    the memory does not reach back to the hint, any card may be one."""
+    """True if they played the last hinted card, False if they discarded it; None: neither. Without
+    memory of hints, any card counts as hinted."""
 
 
 def memoryless_reference(table: PythonGame, rng: np.random.Generator) -> int:
-    """Reads the last move alone."""
+    """Reference player that reads only the last move."""
     del rng
     return _choose_action(table, infer_partner_style(table, table.turn - 1))
 
 
 def memory_reference(table: PythonGame, rng: np.random.Generator) -> int:
-    """Reads every move."""
+    """Reference player that reads every move."""
     del rng
     return _choose_action(table, infer_partner_style(table, 0))
 
 
 def infer_partner_style(table: PythonGame, since: int) -> PartnerStyle:
-    """What the others' moves have shown from turn `since`."""
+    """Infer the partners' style from their moves since turn `since`."""
     style, past = PartnerStyle(), PythonGame(table.rules, table.deck)
     for action in table.actions:
         if past.turn >= since and past.player != table.player:
@@ -55,7 +55,6 @@ def infer_partner_style(table: PythonGame, since: int) -> PartnerStyle:
 def _update_style(
     style: PartnerStyle, now: PythonGame, past: PythonGame, move: Move, since: int
 ) -> PartnerStyle:
-    """... with the move that was made on the table `past`."""
     if move.kind in ("play", "discard"):
         if since > 0 or scripted_players.is_hinted(past, past.player, move.slot):
             style = style._replace(plays=move.kind == "play")
@@ -73,7 +72,6 @@ def _update_style(
 
 
 def _possible_cards(now: PythonGame, order: int) -> set[int]:
-    """What a card of the mover can be, or was."""
     hand = now.hands[now.player]
     if order in hand:
         return scripted_players.possible_cards(now, now.player, hand.index(order))
@@ -97,8 +95,7 @@ def _choose_action(table: PythonGame, style: PartnerStyle) -> int:
 
 
 def _hinted_slot(table: PythonGame) -> int | None:
-    """The only card that the last move, a hint, touched, where it may be playable and not the whole
-    game is at stake."""
+    """Slot touched alone by the last move, a hint, if possibly playable and with lives to spare."""
     before, me = PythonGame(table.rules, table.deck), table.player
     for action in table.actions[:-1]:
         before.apply(action)
@@ -112,8 +109,8 @@ def _hinted_slot(table: PythonGame) -> int | None:
 
 
 def _save_hint(table: PythonGame, style: PartnerStyle) -> int | None:
-    """The hint that touches the card which the next player would discard, where that is a last copy
-    (which it would not throw because it is told of it)."""
+    """Hint that touches the critical card which the next player would discard; none if the hint
+    would make it discard the card."""
     seat = (table.player + 1) % table.rules.num_players
     free = [
         s for s in range(len(table.hands[seat])) if not scripted_players.is_hinted(table, seat, s)
@@ -131,8 +128,8 @@ def _save_hint(table: PythonGame, style: PartnerStyle) -> int | None:
 
 
 def _play_hint(table: PythonGame, style: PartnerStyle) -> int | None:
-    """The hint that says most of what can be played: to those who throw what they are told of,
-    none; to those who play it, one that touches nothing else."""
+    """The hint that makes the most playable cards certain. None for partners that discard hinted
+    cards; for partners that play them, also a hint that touches only playable cards."""
     hints = scripted_players.legal_hints(table)
     if style.plays is False or not hints:
         return None
@@ -149,7 +146,7 @@ def _play_hint(table: PythonGame, style: PartnerStyle) -> int | None:
 
 
 def _newly_certain(table: PythonGame, hint: int) -> set[int]:
-    """Playable cards of its target that the hint makes certain."""
+    """Slots of the target that the hint makes certain to be playable."""
     seat = _target(table, decode_action(table.rules, hint))
     after = copy.deepcopy(table)
     after.apply(hint)
@@ -159,7 +156,6 @@ def _newly_certain(table: PythonGame, hint: int) -> set[int]:
 
 
 def _playable(table: PythonGame, hint: int) -> list[int]:
-    """The slots that it touches whose card can be played."""
     move = decode_action(table.rules, hint)
     hand = table.hands[_target(table, move)]
     return [
@@ -171,25 +167,23 @@ def _playable(table: PythonGame, hint: int) -> list[int]:
 
 def _discard(table: PythonGame) -> int:
     me = table.player
-    dead, kept = (
+    useless, critical = (
         scripted_players.useless_slots(table, me),
         scripted_players.critical_slots(table, me),
     )
-    if dead:
-        return dead[0]
+    if useless:
+        return useless[0]
     order = [scripted_players.chop(table, me), *range(len(table.hands[me]))]
-    return next((slot for slot in order if slot not in kept), order[0])
+    return next((slot for slot in order if slot not in critical), order[0])
 
 
 def _touches_new_card(table: PythonGame, hint: int) -> bool:
-    """The hint touches a card that no hint has touched."""
     move = decode_action(table.rules, hint)
     seat = _target(table, move)
     return any(not scripted_players.is_hinted(table, seat, slot) for slot in table.touched(move))
 
 
 def _touched(table: PythonGame, hint: int, seat: int) -> list[int]:
-    """The slots of the seat that the hint touches: none where it is for another."""
     move = decode_action(table.rules, hint)
     return table.touched(move) if _target(table, move) == seat else []
 

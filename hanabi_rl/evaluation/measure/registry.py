@@ -1,5 +1,5 @@
-"""Registry of all measures. To add one, write a function `GameAnalysis -> Ratio` in its module and
-add one entry here: tables, JSON and the command line follow."""
+"""Registry of all measures. To add one: write a function `GameAnalysis -> Ratio` and add an entry
+here; tables, JSON and the command line follow."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from hanabi_rl.evaluation.measure import (
     action_information,
     behaviour,
     context_independence,
-    conventions,
     dominance,
     efficiency,
     events,
     interdependence,
-    prediction,
     selfplay,
 )
-from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
+from hanabi_rl.evaluation.measure.ratio import Ratio, ratios_dict
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
 from hanabi_rl.evaluation.papers import ah2ac2, siu2025
 from hanabi_rl.games.hanabi.events import EVENTS
@@ -41,7 +39,9 @@ Group = Literal[
 ]
 CANAAN = "Canaan et al. (arXiv 2004.13710), as in AH2AC2's Table 10"
 AH2AC2 = "AH2AC2 (arXiv 2506.21490)"
-BISWAS = 'Biswas et al. (arXiv 2502.06976v3), "Metrics", with our links of Hanabi; no figures of it'
+BISWAS = 'Biswas et al. (arXiv 2502.06976v3), "Metrics", with our links for Hanabi (not in it)'
+SIU = siu2025.SOURCE
+ZSC_EVAL = "ZSC-Eval (arXiv 2310.05208); the Hanabi events are ours"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Measure:
     """One measure of recorded games."""
 
     name: str  # key in JSON
-    group: Group  # measures of one group form one table
     label: str  # row of a table; indented if it refines the row above
     unit: str
     of: Callable[[GameAnalysis], Ratio]
     source: str = "ours"
     published: Mapping[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
     """players -> agent -> published value, in the standard game."""
+    group: Group = dataclasses.field(kw_only=True)  # measures of one group form one table
 
 
 def _table_10(field: str) -> dict[int, dict[str, float]]:
@@ -66,9 +66,24 @@ def _table_10(field: str) -> dict[int, dict[str, float]]:
 
 
 def _table_3(field: str) -> dict[int, dict[str, float]]:
-    """Table 3 of Siu et al.: each agent with 20 types of partners."""
+    """Column of Table 3 of Siu et al.: each agent with 20 types of partners."""
     return {2: {agent: getattr(row, field).mean for agent, row in siu2025.TABLE_3.items()}}
 
+
+def _published(name: str, label: str, unit: str, of: Callable[[GameAnalysis], Ratio]) -> Measure:
+    """Objective metric with a column in Table 3."""
+    return _objective(name, label, unit, of, SIU, _table_3(name))
+
+
+_behaviour = functools.partial(Measure, group="behaviour")
+_prediction = functools.partial(Measure, group="prediction")
+_scores = functools.partial(Measure, group="scores")
+_links = functools.partial(Measure, group="interdependence")
+_per_game = functools.partial(_links, unit="links per game", source=BISWAS)
+_of_hints = functools.partial(_links, unit="fraction of hints")
+_team = functools.partial(Measure, group="team")
+_objective = functools.partial(Measure, group="objective")
+_detail = functools.partial(Measure, group="objective detail")
 
 _TAKES = {
     "G1": ("discards", "playable"),
@@ -79,328 +94,208 @@ _REPORTED = {("G1", "hints"), ("G2", "hints"), ("G2", "named"), ("G3", "hints")}
 
 
 def _dominance(kind: dominance.DominanceKind, level: dominance.KnowledgeLevel) -> Measure:
-    """G1, G2 or G3 at one level of knowledge."""
-    reported, (takes, known) = (kind, level) in _REPORTED, _TAKES[kind]
-    return Measure(
-        f"{kind.lower()}_{level}",
-        "objective" if reported else "objective detail",
-        f"{kind}: {takes} card known {known} ({level})",
-        "fraction of own turns per game",
-        functools.partial(dominance.frequency, kind=kind, level=level),
-        siu2025.SOURCE if reported else "ours",
-        _table_3(kind.lower()) if reported else {},
-    )
+    takes, known = _TAKES[kind]
+    name, label = f"{kind.lower()}_{level}", f"{kind}: {takes} card known {known} ({level})"
+    unit = "fraction of own turns per game"
+    of = functools.partial(dominance.frequency, kind=kind, level=level)
+    if (kind, level) in _REPORTED:
+        return _objective(name, label, unit, of, SIU, _table_3(kind.lower()))
+    return _detail(name, label, unit, of)
 
 
-def _pooled(kind: dominance.DominanceKind) -> Measure:
-    return Measure(
-        f"{kind.lower()}_pooled",
-        "objective detail",
-        f"{kind} by hints, turns pooled",
-        "fraction of own turns",
-        functools.partial(dominance.pooled_frequency, kind=kind),
-    )
-
-
-def _event(place: int, name: str) -> Measure:
-    return Measure(
-        name,
-        "events",
-        name.replace("_", " "),
-        "fraction of turns",
-        functools.partial(events.event_rate, place=place),
-        "the events of ZSC-Eval (arXiv 2310.05208); Hanabi's are ours",
-    )
+def _outcome(name: str, label: str, outcome: str) -> Measure:
+    """Information links with one of `links.OUTCOMES`."""
+    of = functools.partial(interdependence.outcome_links, outcome=outcome)
+    return _per_game(name, label, of=of)
 
 
 _ALL = (
-    Measure(
+    _behaviour(
         "information_per_play",
-        "behaviour",
         "information per play, from hints given",
         "fraction of color and rank known per play",
         behaviour.information_per_play,
         CANAAN,
         _table_10("information_per_play"),
     ),
-    Measure(
+    _behaviour(
         "deduced_information_per_play",
-        "behaviour",
         "  including deduction by elimination",
         "fraction of color and rank known per play",
         behaviour.deduced_information_per_play,
     ),
-    Measure(
+    _behaviour(
         "communicativeness",
-        "behaviour",
         "communicativeness",
         "hints per turn with an information token",
         behaviour.communicativeness,
         CANAAN,
         _table_10("communicativeness"),
     ),
-    Measure(
-        "hint_rate",
-        "behaviour",
-        "  hints per turn of any kind",
-        "hints per turn",
-        behaviour.hint_rate,
-    ),
-    Measure(
+    _behaviour("hint_rate", "  hints per turn of any kind", "hints per turn", behaviour.hint_rate),
+    _behaviour(
         "efficiency",
-        "behaviour",
         "efficiency: cards gotten per clue",
         "cards per clue per game",
         efficiency.efficiency,
         "hanab.live",
     ),
-    Measure("length", "behaviour", "turns of a finished game", "turns per game", behaviour.length),
-    Measure("accuracy", "prediction", "accuracy", "fraction of decisions", prediction.accuracy),
-    Measure(
+    _behaviour("length", "turns of a finished game", "turns per game", behaviour.length),
+    _prediction(
+        "accuracy", "accuracy", "fraction of decisions", lambda record: record.prediction.accuracy()
+    ),
+    _prediction(
         "cross_entropy",
-        "prediction",
         "cross-entropy",
         "nats per decision",
-        prediction.cross_entropy,
+        lambda record: record.prediction.cross_entropy(),
     ),
-    Measure(
+    _prediction(
         "accuracy_per_timestep",
-        "prediction",
         "accuracy per timestep",
         "fraction of seat-timesteps",
-        prediction.accuracy_per_timestep,
+        lambda record: record.prediction.accuracy_per_timestep(),
         AH2AC2,
     ),
-    Measure(
+    _prediction(
         "cross_entropy_per_timestep",
-        "prediction",
         "cross-entropy per timestep",
         "nats per seat-timestep",
-        prediction.cross_entropy_per_timestep,
+        lambda record: record.prediction.cross_entropy_per_timestep(),
         AH2AC2,
     ),
-    Measure("score", "scores", "mean score", "points per game", selfplay.score, AH2AC2),
-    Measure(
-        "points",
-        "scores",
-        "points before the last life is lost",
-        "points per game",
-        selfplay.points,
+    _scores("score", "mean score", "points per game", selfplay.score, AH2AC2),
+    _scores("points", "points before the last life is lost", "points per game", selfplay.points),
+    _scores("zero_rate", "games of score 0", "fraction of games", selfplay.zero_rate),
+    _scores("perfect_rate", "perfect games", "fraction of games", selfplay.perfect_rate),
+    _per_game(
+        "constructive", "constructive links: a hinted card scored", of=interdependence.constructive
     ),
-    Measure("zero_rate", "scores", "games of score 0", "fraction of games", selfplay.zero_rate),
-    Measure("perfect_rate", "scores", "perfect games", "fraction of games", selfplay.perfect_rate),
-    Measure(
-        "constructive",
-        "interdependence",
-        "constructive links: a hinted card scored",
-        "links per game",
-        interdependence.constructive,
-        BISWAS,
-    ),
-    Measure(
+    _per_game(
         "constructive_kept",
-        "interdependence",
         "  in games not lost",
-        "links per game",
-        interdependence.constructive_kept,
+        of=interdependence.constructive_kept,
+        source="ours",
     ),
-    Measure(
+    _links(
         "constructive_per_point",
-        "interdependence",
         "  per point of the receivers",
         "links per point",
         interdependence.constructive_per_point,
     ),
-    Measure(
+    _per_game(
         "nonconstructive",
-        "interdependence",
         "non-constructive links: sum of 4 below",
-        "links per game",
-        interdependence.nonconstructive,
-        BISWAS,
+        of=interdependence.nonconstructive,
     ),
-    Measure(
-        "misplays",
-        "interdependence",
-        "  hinted card misplayed",
-        "links per game",
-        interdependence.misplays,
-        BISWAS,
-    ),
-    Measure(
-        "useful_discards",
-        "interdependence",
-        "  useful hinted card discarded",
-        "links per game",
-        interdependence.useful_discards,
-        BISWAS,
-    ),
-    Measure(
-        "useless_discards",
-        "interdependence",
-        "  useless hinted card discarded",
-        "links per game",
-        interdependence.useless_discards,
-        BISWAS,
-    ),
-    Measure(
-        "loops",
-        "interdependence",
-        "  hinted card scored, hint uninformative",
-        "links per game",
-        interdependence.loops,
-        BISWAS,
-    ),
-    Measure(
-        "firework_links",
-        "interdependence",
-        "cards played on another seat's card",
-        "links per game",
-        interdependence.firework,
-        BISWAS,
-    ),
-    Measure(
-        "token_links",
-        "interdependence",
-        "hints with a token of another seat",
-        "links per game",
-        interdependence.token,
-        BISWAS,
-    ),
-    Measure(
+    _outcome("misplays", "  hinted card misplayed", "misplay"),
+    _outcome("useful_discards", "  useful hinted card discarded", "useful_discard"),
+    _outcome("useless_discards", "  useless hinted card discarded", "useless_discard"),
+    _outcome("loops", "  hinted card scored, hint uninformative", "loop"),
+    _per_game("firework_links", "cards played on another seat's card", of=interdependence.firework),
+    _per_game("token_links", "hints with a token of another seat", of=interdependence.token),
+    _links(
         "triggers",
-        "interdependence",
         "hints per turn of the giver",
         "hints per turn",
         interdependence.triggers,
         BISWAS,
     ),
-    Measure(
+    _links(
         "triggers_with_token",
-        "interdependence",
         "  with an information token",
         "hints per turn with an information token",
         interdependence.triggers_with_token,
     ),
-    Measure(
+    _of_hints(
         "not_accepted",
-        "interdependence",
         "hints with no card used (A0)",
-        "fraction of hints",
-        interdependence.not_accepted,
-        BISWAS,
+        of=interdependence.not_accepted,
+        source=BISWAS,
     ),
-    Measure(
-        "not_prompt",
-        "interdependence",
-        "  none on the next turn (A1)",
-        "fraction of hints",
-        interdependence.not_prompt,
+    _of_hints("not_prompt", "  none on the next turn (A1)", of=interdependence.not_prompt),
+    _of_hints(
+        "not_helpful", "hints with no constructive link (A2)", of=interdependence.not_helpful
     ),
-    Measure(
-        "not_helpful",
-        "interdependence",
-        "hints with no constructive link (A2)",
-        "fraction of hints",
-        interdependence.not_helpful,
-    ),
-    Measure(
+    _links(
         "hinted_points",
-        "interdependence",
         "points from hinted cards",
         "fraction of points",
         interdependence.hinted_points,
     ),
-    Measure(
+    _links(
         "crossing",
-        "interdependence",
         "crossing: plays on another seat's card",
         "fraction of scored cards",
         interdependence.crossing,
     ),
-    Measure(
+    _team(
         "linked_turns",
-        "team",
         "turns in any link",
         "fraction of turns",
         interdependence.linked_turns,
         BISWAS,
     ),
-    Measure(
+    _team(
         "reciprocal",
-        "team",
         "games with reciprocal links",
         "fraction of games",
         interdependence.reciprocal,
         BISWAS,
     ),
-    Measure(
+    _published(
         "context_independence",
-        "objective",
         "CI: context independence",
         "probability squared",
         context_independence.context_independence,
-        siu2025.SOURCE,
-        _table_3("context_independence"),
     ),
-    Measure(
+    _published(
         "coordination",
-        "objective",
         "IC: instantaneous coordination",
         "nats",
         action_information.instantaneous_coordination,
-        siu2025.SOURCE,
-        _table_3("coordination"),
     ),
-    Measure(
-        "action_entropy",
-        "objective",
-        "AD-entropy: of actions",
-        "nats",
-        action_information.action_entropy,
-        siu2025.SOURCE,
-        _table_3("action_entropy"),
+    _published(
+        "action_entropy", "AD-entropy: of actions", "nats", action_information.action_entropy
     ),
-    Measure(
+    _published(
         "response_entropy",
-        "objective",
         "ARD-entropy: of (previous action, own)",
         "nats",
         action_information.response_entropy,
-        siu2025.SOURCE,
-        _table_3("response_entropy"),
     ),
     *(
         _dominance(kind, level)
         for kind in dominance.DOMINANCE_KINDS
         for level in dominance.KNOWLEDGE_LEVELS
     ),
-    *(_pooled(kind) for kind in dominance.DOMINANCE_KINDS),
-    Measure(
+    *(
+        _detail(
+            f"{kind.lower()}_pooled",
+            f"{kind} by hints, turns pooled",
+            "fraction of own turns",
+            functools.partial(dominance.pooled_frequency, kind=kind),
+        )
+        for kind in dominance.DOMINANCE_KINDS
+    ),
+    _detail(
         "context_independence_bogin",
-        "objective detail",
         "CI with the message by p(c | m)",
         "probability squared",
         functools.partial(context_independence.context_independence, bogin=True),
         "Bogin et al. 2018",
     ),
-    Measure(
-        "coordination_plugin",
-        "objective detail",
-        "IC, uncorrected",
-        "nats",
-        action_information.coordination_plugin,
+    _detail(
+        "coordination_plugin", "IC, uncorrected", "nats", action_information.coordination_plugin
     ),
-    Measure(
+    _detail(
         "coordination_of_partner",
-        "objective detail",
         "IC of the partner's responses",
         "nats",
         action_information.coordination_of_partner,
     ),
-    Measure(
+    _detail(
         "action_entropy_corrected",
-        "objective detail",
         "AD-entropy, corrected",
         "nats",
         action_information.action_entropy_corrected,
@@ -408,12 +303,22 @@ _ALL = (
     ),
     Measure(
         "adherence",
-        "conventions",
         "moves violating no convention",
         "fraction of moves",
-        conventions.adherence,
+        lambda record: record.conventions.adherence(),
+        group="conventions",
     ),
-    *(_event(place, name) for place, name in enumerate(EVENTS)),
+    *(
+        Measure(
+            name,
+            name.replace("_", " "),
+            "fraction of turns",
+            functools.partial(events.event_rate, place=place),
+            ZSC_EVAL,
+            group="events",
+        )
+        for place, name in enumerate(EVENTS)
+    ),
 )
 MEASURES: dict[str, Measure] = {measure.name: measure for measure in _ALL}
 
@@ -424,16 +329,9 @@ def measures_of(group: Group) -> tuple[Measure, ...]:
 
 
 def measure_figures(record: GameAnalysis, measures: Iterable[Measure]) -> dict[str, Any]:
-    """JSON-ready: `name` and `name_ci95` (over decks) of each measure, None if nothing was
-    counted."""
-    measures = tuple(measures)
+    """JSON-ready: `name` and `name_ci95` (over decks) of each measure; None if undefined."""
     decks = record.games.deck_ids
-    intervals = intervals_of([measure.of(record).group_by(decks) for measure in measures])
-    figures: dict[str, Any] = {}
-    for measure, interval in zip(measures, intervals, strict=True):
-        figures[measure.name] = None if interval is None else interval.mean
-        figures[f"{measure.name}_ci95"] = None if interval is None else interval.bounds
-    return figures
+    return ratios_dict({each.name: each.of(record).group_by(decks) for each in measures})
 
 
 def behaviour_figures(record: GameAnalysis) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""What a seat can know on a `PythonGame`, in plain Python, and the partners' scripts of the unit
-tests.
+"""Knowledge of a seat in a `PythonGame`, and scripted partners of the unit tests.
 
-Each looks at no more than the mover may: its own cards only through what it was told and what it
-can count. After Knott et al. 2021 (arXiv 2101.05507); the scripts are ours.
+In plain Python. Scripts read only what the current player may observe: of its own cards, hints and
+counts. After Knott et al. 2021 (arXiv 2101.05507); the scripts are ours.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from hanabi_rl.games.hanabi.cards import exhausted_cards, last_copies, next_card
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 
 Script = Callable[[PythonGame, np.random.Generator], int]
-"""(the table, chance) -> the mover's action."""
+"""(game, random generator) -> action of the current player."""
 
 
 def possible_cards(table: PythonGame, seat: int, slot: int) -> set[int]:
-    """The card ids that a card in the hand of `seat` can be, by its hints and by every copy that
-    `seat` can see."""
+    """Card ids possible for a card in the hand of `seat`, by hints and all copies it sees."""
     ranks = table.rules.num_ranks
     known = table.knowledge[table.hands[seat][slot]]
     return {
@@ -32,7 +30,7 @@ def possible_cards(table: PythonGame, seat: int, slot: int) -> set[int]:
 
 
 def unseen_cards(table: PythonGame, seat: int) -> set[int]:
-    """The card ids of which a copy is in the deck or in the hand of `seat`."""
+    """Card ids with a copy in the deck or in the hand of `seat`."""
     others = [order for player, hand in enumerate(table.hands) if player != seat for order in hand]
     left = full_deck(table.rules)
     for card in [table.deck[order] for order in [*others, *table.discards]] + _on_fireworks(table):
@@ -41,68 +39,68 @@ def unseen_cards(table: PythonGame, seat: int) -> set[int]:
 
 
 def is_playable(table: PythonGame, card: int) -> bool:
-    """The card would score now."""
+    """True if the card would score now."""
     return bool(next_cards(table.rules, table.played) >> card & 1)
 
 
 def is_useless(table: PythonGame, card: int) -> bool:
-    """The card can score no more: played already, or above one of which no copy is left."""
+    """True if the card can no longer score: already played, or above an exhausted card."""
     gone = exhausted_cards(table.rules, table.discard_planes)
     return bool(useless_cards(table.rules, table.played, gone) >> card & 1)
 
 
 def is_critical(table: PythonGame, card: int) -> bool:
-    """The card can still score, and no other copy of it is left."""
+    """True for the last remaining copy of a card that can still score."""
     return bool(last_copies(table.rules, table.discard_planes) >> card & 1) and not is_useless(
         table, card
     )
 
 
 def certain_slots(table: PythonGame, seat: int) -> list[int]:
-    """The slots of `seat` whose every possible card is playable now."""
+    """Slots of `seat` with only playable possible cards."""
     return _slots(table, seat, lambda card: is_playable(table, card))
 
 
 def useless_slots(table: PythonGame, seat: int) -> list[int]:
-    """The slots whose every possible card is dead."""
+    """Slots of `seat` with only useless possible cards."""
     return _slots(table, seat, lambda card: is_useless(table, card))
 
 
 def critical_slots(table: PythonGame, seat: int) -> list[int]:
-    """The slots whose every possible card is a last copy."""
+    """Slots of `seat` with only critical possible cards."""
     return _slots(table, seat, lambda card: is_critical(table, card))
 
 
 def impossible_slots(table: PythonGame, seat: int) -> list[int]:
-    """The slots no possible card of which is playable now."""
+    """Slots of `seat` with only unplayable possible cards."""
     return _slots(table, seat, lambda card: not is_playable(table, card))
 
 
 def is_hinted(table: PythonGame, seat: int, slot: int) -> bool:
-    """A hint has touched the card."""
+    """True if a hint touched the card."""
     return table.knowledge[table.hands[seat][slot]].hinted
 
 
 def chop(table: PythonGame, seat: int) -> int:
-    """The oldest slot that no hint has touched; slot 0 where every one was."""
+    """Oldest unhinted slot; 0 if all are hinted."""
     size = len(table.hands[seat])
     return next((slot for slot in range(size) if not is_hinted(table, seat, slot)), 0)
 
 
 def legal_actions(table: PythonGame) -> list[int]:
-    """What the mover may do."""
+    """Legal actions of the current player."""
     return [a for a in range(table.rules.num_moves) if table.illegal_reason(a) is None]
 
 
 def legal_hints(table: PythonGame) -> list[int]:
-    """The hints that the mover may give."""
+    """Legal hints of the current player."""
     rules = table.rules
     kinds = {action: decode_action(rules, action).kind for action in legal_actions(table)}
     return [action for action, kind in kinds.items() if kind in ("color", "rank")]
 
 
 def discarder(table: PythonGame, rng: np.random.Generator) -> int:
-    """Discards its chop; with every token there, gives its first legal hint."""
+    """Script: discard the chop; with all tokens available, give the first legal hint."""
     del rng
     if table.info_tokens == table.rules.max_info_tokens:
         return legal_hints(table)[0]
@@ -110,7 +108,7 @@ def discarder(table: PythonGame, rng: np.random.Generator) -> int:
 
 
 def player(table: PythonGame, rng: np.random.Generator) -> int:
-    """Plays a card that is certain, else as `discarder`."""
+    """Script: play a card that is certain to be playable, otherwise as `discarder`."""
     certain = certain_slots(table, table.player)
     if certain:
         return encode_action(table.rules, Move("play", slot=certain[0]))
@@ -118,7 +116,7 @@ def player(table: PythonGame, rng: np.random.Generator) -> int:
 
 
 def random_move(table: PythonGame, rng: np.random.Generator) -> int:
-    """Any legal move, evenly."""
+    """Script: a uniformly random legal move."""
     return int(rng.choice(legal_actions(table)))
 
 

@@ -1,4 +1,4 @@
-"""How well a policy plays with copies of itself."""
+"""Self-play evaluation of a policy."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreSummary:
-    """What is reported of a set of games. `mean` and `points` are over decks, the seatings of a
-    deck averaged first."""
+    """Summary of games; `mean` and `points` are over decks, averaged over seatings first."""
 
     mean: Interval
-    # cards played before the last life was lost: still moves when every game is bombed
+    # cards played before the last life was lost: informative even if every score is 0
     points: Interval
     median: float
     zero_rate: float
@@ -36,7 +35,7 @@ class ScoreSummary:
 
 
 def summarise(scores: np.ndarray, points: np.ndarray, max_score: int) -> ScoreSummary:
-    """Summary of `scores` and `points`, int[S, N]: S seatings of the same N decks."""
+    """Summarise `scores` and `points`, int[S, N]: S seatings of the same N decks."""
     return ScoreSummary(
         mean=mean_interval(scores.mean(axis=0), min_value=0, max_value=max_score),
         points=mean_interval(points.mean(axis=0), min_value=0, max_value=max_score),
@@ -50,15 +49,14 @@ def summarise(scores: np.ndarray, points: np.ndarray, max_score: int) -> ScoreSu
 
 @dataclasses.dataclass(frozen=True)
 class SelfPlayResult:
-    """Games of a policy with itself and their summary."""
+    """Self-play games of a policy and their summary."""
 
     summary: ScoreSummary
     records: Games
     rules: Rules
 
     def best_median_worst(self) -> dict[str, int]:
-        """Indices of three games, ordered by score, then points; of equal games the first on the
-        deck list."""
+        """Indices of three games, ordered by score, then points; ties in deck order."""
         order = np.lexsort(
             (np.arange(len(self.records.scores)), self.records.points, self.records.scores)
         )
@@ -75,8 +73,7 @@ class SelfPlayResult:
         }
 
     def links(self) -> dict[str, str]:
-        """hanab.live links of the best, the median and the worst game; none for a game the site
-        does not have."""
+        """hanab.live links of the best, median and worst game; empty for non-standard rules."""
         if not self.rules.is_standard:
             return {}
         return {
@@ -85,44 +82,44 @@ class SelfPlayResult:
         }
 
     def histogram(self) -> list[int]:
-        """Games of each score, 0 to the maximum."""
+        """Number of games with each score, 0 to the maximum."""
         return [
             int(count)
             for count in np.bincount(self.records.scores, minlength=self.rules.max_score + 1)
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready figures; every `*_ci95` is `[low, high]`."""
+        """JSON-ready; every `*_ci95` is `[low, high]`."""
         return {**summary_dict(self.summary), "links": self.links()}
 
 
 def score(record: GameAnalysis) -> Ratio:
-    """Points a game, 0 where every life was lost."""
+    """Points per finished game, 0 if every life was lost."""
     return _per_game(record, record.games.scores)
 
 
 def points(record: GameAnalysis) -> Ratio:
-    """Cards on the fireworks a game, whether or not the lives were lost."""
+    """Cards on the fireworks per finished game, also after the last life is lost."""
     return _per_game(record, record.games.points)
 
 
 def zero_rate(record: GameAnalysis) -> Ratio:
-    """Games of score 0."""
+    """Fraction of finished games of score 0."""
     return _per_game(record, record.games.scores == 0, is_proportion=True)
 
 
 def perfect_rate(record: GameAnalysis) -> Ratio:
-    """Games of the highest score."""
+    """Fraction of finished games of maximum score."""
     perfect = record.games.scores == record.games.rules.max_score
     return _per_game(record, perfect, is_proportion=True)
 
 
 def _per_game(record: GameAnalysis, values: np.ndarray, is_proportion: bool = False) -> Ratio:
-    """`values` [N] of the games that were not left before their end, which have no score."""
+    """Mean of `values` [N] over finished games; unfinished games have no score."""
     finished = ~record.games.unfinished
     counted = np.where(finished, values, 0).astype(np.float64)
-    most = record.games.rules.max_score
-    return Ratio(counted, finished.astype(np.float64), is_proportion, max_value=most)
+    max_score = record.games.rules.max_score
+    return Ratio(counted, finished.astype(np.float64), is_proportion, max_value=max_score)
 
 
 def evaluate_selfplay(
@@ -134,11 +131,12 @@ def evaluate_selfplay(
     purpose: Purpose = "report",
     decks: np.ndarray | None = None,
 ) -> SelfPlayResult:
-    """Plays `num_games` games of `policy` with itself: greedy, or with `sample` drawn from its
-    distribution.
+    """Play `num_games` self-play games of `policy`: greedy, or with `sample` sampled.
 
-    `purpose="selection"` for choosing a model, `"report"` for a figure that is shown: their decks
-    never coincide. `decks`, uint8[N, deck_size], are played in place of `num_games` of the purpose.
+    Args:
+        purpose: "selection" to choose a model, "report" for reported values; their decks are
+            disjoint.
+        decks: uint8[N, deck_size], played instead of `num_games` decks of the purpose.
     """
     rules = policy.rules
     if decks is None:
@@ -155,7 +153,7 @@ def game_link(rules: Rules, records: Games, index: int) -> str:
 
 
 def summary_dict(summary: ScoreSummary) -> dict[str, Any]:
-    """JSON-ready figures of a summary."""
+    """JSON-ready form of a summary."""
     return {
         "mean": summary.mean.mean,
         "ci95": summary.mean.bounds,

@@ -1,10 +1,10 @@
-"""Situations of the unit tests: a deck and the moves that lead to it from the first turn, so that
-agents with memory have observed them.
+"""Situations of the unit tests: a deck, and the moves from the first turn on, so that agents with
+memory observe them.
 
-Crafted situations (`SituationBuilder`) fix some cards and sample the rest; mined ones are positions
-of recorded games. Colours and slots vary from instance to instance. The standard game of two or
-three players. After Knott et al. 2021 (arXiv 2101.05507), section 4; the situations are ours. Ranks
-count from 0, slots from the oldest, 0. *Plain* is a 2, 3 or 4.
+Built situations (`SituationBuilder`) fix some cards and sample the rest; mined ones are positions
+of recorded games. Colours and slots vary between instances. Standard game of two or three players.
+After Knott et al. 2021 (arXiv 2101.05507), section 4; the situations are ours. Ranks count from 0,
+slots from 0, the oldest. *Plain* cards are 2s, 3s and 4s.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _TRIES = 1000
 
 
 class Situation(NamedTuple):
-    """A position that was played out."""
+    """Position to play from."""
 
     rules: Rules
     deck: tuple[int, ...]
     """Card ids, top first."""
     prefix: tuple[int, ...]
-    """Actions of the seats in turn, from the first; the tested seat moves next."""
+    """Actions from the first turn on; the tested seat moves next."""
     seat: int
-    """Of the tested agent."""
+    """Seat of the tested agent."""
     target_card: int = -1
-    """The place in the deck of the card that the test is about; -1: of none."""
+    """Order (index in the deck) of the card that the test is about; -1: no card."""
 
     def table(self) -> PythonGame:
         """The position."""
@@ -51,24 +51,22 @@ class Situation(NamedTuple):
 
 
 Build = Callable[[np.random.Generator, int, Rules], tuple[Situation, ...]]
-"""(chance, the number of the instance, the game) -> one situation, or a pair. Raises `Rejected`
-where chance was against it."""
+"""(random generator, instance number, rules) -> a situation, or a pair. May raise `Rejected`."""
 
 
-class Rejected(Exception):  # noqa: N818 - no error: another draw is tried
-    """What was drawn does not make the situation."""
+class Rejected(Exception):  # noqa: N818 - no error: the caller samples again
+    """The sampled cards do not make the situation."""
 
 
 def instances(
     purpose: str, build: Build, count: int, seed: int, rules: Rules
 ) -> list[tuple[Situation, ...]]:
-    """`count` of them, each on a deck of its own: a function of the purpose, the seed and its
-    number."""
+    """Build `count` instances, each on its own deck, a function of purpose, seed and its number."""
     return [_build_instance(purpose, build, seed, number, rules) for number in range(count)]
 
 
 def purpose_rng(purpose: str, *numbers: int) -> np.random.Generator:
-    """Chance for one purpose alone: no two purposes share their numbers."""
+    """Random generator for one purpose, independent of other purposes."""
     return np.random.default_rng([zlib.crc32(purpose.encode()), len(numbers), *numbers])
 
 
@@ -89,7 +87,7 @@ def mine(
 
 
 def permute_colors(situation: Situation, colors: np.ndarray) -> Situation:
-    """The same situation with colour c replaced by `colors[c]`."""
+    """Replace each colour c by `colors[c]`."""
     rules = situation.rules
     color, rank = np.divmod(np.array(situation.deck), rules.num_ranks)
     moves = decode(rules, np.array(situation.prefix, int))
@@ -101,18 +99,17 @@ def permute_colors(situation: Situation, colors: np.ndarray) -> Situation:
 
 
 class SituationBuilder:
-    """A deal with some fixed cards, and the moves that are made on it.
-
-    Raises `Rejected` where the cards do not suffice, or a move is not legal.
+    """Deal with some fixed cards, and moves made on it. Raises `Rejected` if the remaining cards do
+    not suffice, or a move is illegal.
 
     Args:
         rng: samples all other cards.
         rules: the game.
-        fixed_cards: (seat, n) -> (colour, rank) of the n-th card that the seat gets: its hand,
-            oldest first, then its draws.
-        plain: number of cards of each seat that are plain unless fixed.
-        colors: seat -> colours that none of its plain cards has.
-        ranks: seat -> ranks that none of them has.
+        fixed_cards: (seat, n) -> (colour, rank) of the n-th card of the seat: its hand, oldest
+            first, then its draws.
+        plain: cards per seat that are plain unless fixed.
+        colors: seat -> colours excluded from its plain cards.
+        ranks: seat -> ranks excluded from its plain cards.
     """
 
     def __init__(
@@ -150,7 +147,7 @@ class SituationBuilder:
         )
 
     def slot(self, color: int, rank: int) -> int:
-        """Where the mover holds the card; the oldest of several."""
+        """Oldest slot of the current player with this card; raises `Rejected` without one."""
         hand = [self.table.deck[order] for order in self.table.hands[self.table.player]]
         card = color * self.table.rules.num_ranks + rank
         if card not in hand:
@@ -158,19 +155,19 @@ class SituationBuilder:
         return hand.index(card)
 
     def play(self, slot: int) -> SituationBuilder:
-        """The mover plays a card."""
+        """Play a card of the current player."""
         return self._do(Move("play", slot=slot))
 
     def discard(self, slot: int) -> SituationBuilder:
-        """The mover discards a card."""
+        """Discard a card of the current player."""
         return self._do(Move("discard", slot=slot))
 
     def discard_chop(self) -> SituationBuilder:
-        """The mover discards its oldest card that no hint has touched."""
+        """Discard the current player's oldest unhinted card."""
         return self.discard(chop(self.table, self.table.player))
 
     def hint(self, seat: int, *, color: int = -1, rank: int = -1) -> SituationBuilder:
-        """The mover tells a seat a colour or a rank."""
+        """Hint a colour or a rank to a seat."""
         offset = (seat - self.table.player) % self.table.rules.num_players
         if rank >= 0:
             return self._do(Move("rank", offset=offset, value=rank))
@@ -179,7 +176,7 @@ class SituationBuilder:
     def uninformative_hint(
         self, *kinds: Kind, after: int = 1, but: tuple[int, int] = (-1, -1)
     ) -> SituationBuilder:
-        """... the seat so many after it anything (of these kinds), but this colour and rank."""
+        """Hint at random to the seat `after` seats on, any of `kinds` but `but`."""
         values = dict(zip(("color", "rank"), but, strict=True))
         moves = [decode_action(self.table.rules, hint) for hint in legal_hints(self.table)]
         fit = [
@@ -194,15 +191,15 @@ class SituationBuilder:
         return self._do(fit[int(self.rng.integers(len(fit)))])
 
     def pass_turns(self, until: int) -> SituationBuilder:
-        """Every seat before `until` does what tells the tested seat nothing: it discards its oldest
-        card or, with every token there, hints the next seat a rank."""
+        """Pass the turn to seat `until` without information to the tested seat: each seat discards
+        its oldest card or, with all tokens available, hints a rank to the next seat."""
         while self.table.player != until:
             full = self.table.info_tokens == self.table.rules.max_info_tokens
             self.uninformative_hint("rank") if full else self.discard(0)
         return self
 
     def situation(self, target_card: int = -1) -> Situation:
-        """The position now, the mover being the tested agent."""
+        """The current position, with the current player as tested agent."""
         table = self.table
         return Situation(
             table.rules, tuple(table.deck), tuple(table.actions), table.player, target_card
@@ -221,7 +218,7 @@ class SituationBuilder:
 
 
 def all_colors(rng: np.random.Generator) -> list[int]:
-    """The colours, in a random order."""
+    """All colours in random order."""
     return [int(color) for color in rng.permutation(COLORS)]
 
 
@@ -233,11 +230,10 @@ def _build_instance(
             return build(purpose_rng(purpose, seed, number, attempt), number, rules)
         except Rejected:
             continue
-    raise AssertionError(f"{purpose} does not fit in {_TRIES} draws")
+    raise AssertionError(f"{purpose}: no valid situation in {_TRIES} samples")
 
 
 def _position(games: Games, game: int, matches: Callable[[PythonGame], bool]) -> Situation | None:
-    """The first position of a recorded game that matches."""
     table = PythonGame(games.rules, games.decks[game])
     for action in games.actions[game, : games.num_actions[game]].tolist():
         if matches(table):

@@ -1,8 +1,8 @@
-"""Unit tests of robustness to states (SR): what is right whoever the partners are.
+"""Unit tests of robustness to states (SR): the right action is the same for all partners.
 
-Criteria follow from the rules and the counts of cards, look at the agent's own moves alone, and no
-convention decides them. In crafted situations the agent sits second (in S10 first), its partner
-beside it, and a third seat tells it nothing. `x`, `a` to `d` are different colours.
+Criteria follow from the rules and card counts, read only the agent's own moves, and depend on no
+convention. In built situations the agent is in seat 1 (S10: seat 0), next to its partner; a third
+seat gives it no information. `x`, `a` to `d` are different colours.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ PARTNER, AGENT = 0, 1
 
 
 def a_play_scores(attempt: Attempt) -> bool:
-    """Some card that the agent plays scores."""
+    """True if a card that the agent plays scores."""
     return any(own.scored for own in attempt.own())
 
 
 def discards_known_useless(attempt: Attempt) -> bool:
-    """The agent discards a card that it knows to be dead."""
+    """True if the agent discards a card that it knows to be useless."""
     return any(
         own.move.kind == "discard"
         and own.move.slot in _of_current_player(scripted_players.useless_slots, own)
@@ -49,7 +49,7 @@ def discards_known_useless(attempt: Attempt) -> bool:
 
 
 def keeps_critical_cards(attempt: Attempt) -> bool:
-    """No card that the agent knows to be a last copy is discarded or misplayed."""
+    """True if no card that the agent knows to be critical is discarded or misplayed."""
     return not any(
         own.move.kind in ("play", "discard")
         and not own.scored
@@ -59,7 +59,7 @@ def keeps_critical_cards(attempt: Attempt) -> bool:
 
 
 def plays_certain_cards_only(attempt: Attempt) -> bool:
-    """Every card that the agent plays is one that it knows to be playable."""
+    """True if every card that the agent plays is known to be playable."""
     return all(
         own.move.kind != "play"
         or own.move.slot in _of_current_player(scripted_players.certain_slots, own)
@@ -68,7 +68,7 @@ def plays_certain_cards_only(attempt: Attempt) -> bool:
 
 
 def plays_no_known_unplayable(attempt: Attempt) -> bool:
-    """No card that the agent plays is one that it knows not to be playable."""
+    """True if no card that the agent plays is known to be unplayable."""
     return not any(
         own.move.kind == "play"
         and own.move.slot in _of_current_player(scripted_players.impossible_slots, own)
@@ -77,8 +77,8 @@ def plays_no_known_unplayable(attempt: Attempt) -> bool:
 
 
 def has_late_play(table: PythonGame) -> bool:
-    """S2: late, deck and lives left, the mover has a certain card, and what the others would throw
-    next is no great loss."""
+    """S2: late in the game, with deck and lives left, the current player has a certain play, and
+    the others' next discards are neither critical nor 2s."""
     others = [seat for seat in range(table.rules.num_players) if seat != table.player]
     lost = [table.deck[table.hands[seat][scripted_players.chop(table, seat)]] for seat in others]
     return (
@@ -92,12 +92,12 @@ def has_late_play(table: PythonGame) -> bool:
 
 
 def last_turn(table: PythonGame) -> bool:
-    """S8: nobody moves after the mover, who has a certain card."""
+    """S8: last turn of the game, and the current player has a certain play."""
     return table.turns_left == 1 and bool(scripted_players.certain_slots(table, table.player))
 
 
 def play_known_card(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S1: the agent is told its 1 by colour and by rank."""
+    """S1: the agent's 1 is hinted by colour and by rank."""
     x, slot = all_colors(rng)[0], number % HAND
     deal = SituationBuilder(rng, rules, {(AGENT, slot): (x, 0)}, colors={AGENT: [x]})
     deal.hint(AGENT, color=x).uninformative_hint("rank").pass_turns(PARTNER).hint(AGENT, rank=0)
@@ -105,41 +105,41 @@ def play_known_card(rng: np.random.Generator, number: int, rules: Rules) -> tupl
 
 
 def opening_ones(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S3: one to three 1s of different colours, told by rank."""
+    """S3: one to three 1s of different colours, hinted by rank."""
     colors = all_colors(rng)[: 1 + number % 3]
     slots = rng.permutation(HAND)[: len(colors)].tolist()
-    given = {(AGENT, slot): (color, 0) for slot, color in zip(slots, colors, strict=True)}
-    return (SituationBuilder(rng, rules, given).hint(AGENT, rank=0).situation(),)
+    fixed = {(AGENT, slot): (color, 0) for slot, color in zip(slots, colors, strict=True)}
+    return (SituationBuilder(rng, rules, fixed).hint(AGENT, rank=0).situation(),)
 
 
 def discard_known_useless(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S4: the partner plays the twin of a card that the agent is then told in full."""
+    """S4: the partner plays the twin of the agent's card, which is then hinted fully."""
     x, slot = all_colors(rng)[0], number % HAND
-    given = {(PARTNER, 0): (x, 0), (AGENT, slot): (x, 0)}
-    deal = SituationBuilder(rng, rules, given, plain=HAND + 3, colors={AGENT: [x]}).play(0)
+    fixed = {(PARTNER, 0): (x, 0), (AGENT, slot): (x, 0)}
+    deal = SituationBuilder(rng, rules, fixed, plain=HAND + 3, colors={AGENT: [x]}).play(0)
     situation = _hint_until_no_tokens(deal, x, 0).situation()
     return _accept_if(0 < len(scripted_players.useless_slots(deal.table, AGENT)) < HAND, situation)
 
 
 def keep_critical_card(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S5: the agent is told its 5 in full, and there are no tokens."""
+    """S5: the agent's 5 is hinted by colour and rank, and no tokens are left."""
     (x, y, *_), slot = all_colors(rng), number % HAND
-    given = {(PARTNER, 0): (y, 0), (AGENT, slot): (x, 4)}
-    deal = SituationBuilder(rng, rules, given, plain=HAND + 3, colors={AGENT: [x]}).play(0)
+    fixed = {(PARTNER, 0): (y, 0), (AGENT, slot): (x, 4)}
+    deal = SituationBuilder(rng, rules, fixed, plain=HAND + 3, colors={AGENT: [x]}).play(0)
     situation = _hint_until_no_tokens(deal, x, 4).situation(deal.table.hands[AGENT][slot])
     return _accept_if(0 < len(scripted_players.critical_slots(deal.table, AGENT)) < HAND, situation)
 
 
 def last_life(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S6: the partner has lost two lives; the agent was never told anything."""
+    """S6: the partner has lost two lives; the agent has received no hint."""
     x, slot = all_colors(rng)[0], number % HAND
     first, second = sorted(rng.permutation(HAND)[:2].tolist())
     fours = dict(zip(((PARTNER, first), (PARTNER, second)), all_colors(rng), strict=False))
-    given = {place: (color, 3) for place, color in fours.items()} | {(AGENT, slot): (x, 0)}
-    deal = SituationBuilder(rng, rules, given, plain=HAND + 3)
+    fixed = {place: (color, 3) for place, color in fours.items()} | {(AGENT, slot): (x, 0)}
+    deal = SituationBuilder(rng, rules, fixed, plain=HAND + 3)
     if rules.num_players == 2:
         deal.play(first).uninformative_hint().play(second - 1).play(slot).discard(0)
-    else:  # tokens are spent: with all of them there, a partner would have to hint the agent
+    else:  # spend tokens: with all available, a partner would have to hint the agent
         deal.uninformative_hint(after=2).uninformative_hint().uninformative_hint().play(
             first
         ).uninformative_hint().uninformative_hint()
@@ -148,37 +148,36 @@ def last_life(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situ
 
 
 def never_play_unplayable(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S7: the agent is told the rank of its one 3, or 4, while no firework has begun."""
+    """S7: the agent's only 3, or 4, is hinted by rank before any firework has begun."""
     rank, slot, x = 2 + number % 2, int(rng.integers(HAND)), all_colors(rng)[0]
     deal = SituationBuilder(rng, rules, {(AGENT, slot): (x, rank)}, ranks={AGENT: [rank]})
     return (deal.hint(AGENT, rank=rank).situation(),)
 
 
 def off_distribution_state(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S9: four 1s were played without a word; the agent is told its 2."""
+    """S9: four 1s were played without hints; the agent's 2 is hinted."""
     (a, b, c, d, *_), slot = all_colors(rng), number % 3
-    given = {(PARTNER, 0): (a, 0), (PARTNER, 1): (b, 0), (AGENT, 3): (c, 0), (AGENT, 4): (d, 0)}
+    fixed = {(PARTNER, 0): (a, 0), (PARTNER, 1): (b, 0), (AGENT, 3): (c, 0), (AGENT, 4): (d, 0)}
     deal = SituationBuilder(
         rng,
         rules,
-        given | {(AGENT, slot): (a, 1)},
+        fixed | {(AGENT, slot): (a, 1)},
         plain=HAND + 3,
         colors={AGENT: [a]},
         ranks={AGENT: [1], PARTNER: [1]},
     )
-    told = deal.table.hands[AGENT][slot]
+    target = deal.table.hands[AGENT][slot]
     for _ in range(2):
         deal.play(0).play(3).pass_turns(PARTNER)
     deal.hint(AGENT, color=a).uninformative_hint().pass_turns(PARTNER).hint(AGENT, rank=1)
-    return (deal.situation(told),)
+    return (deal.situation(target),)
 
 
 def plan_already_fulfilled(rng: np.random.Generator, number: int, rules: Rules) -> tuple[Situation]:
-    """S10: both hold the same 1 and know it; the partner, who sits after the agent, has played its
-    own."""
+    """S10: both know that they hold the same 1; the partner, after the agent, has played it."""
     x, slot, me, other = all_colors(rng)[0], number % HAND, 0, 1
-    given = {(me, 2): (x, 0), (other, slot): (x, 0)}
-    deal = SituationBuilder(rng, rules, given, plain=HAND + 1, colors={me: [x], other: [x]})
+    fixed = {(me, 2): (x, 0), (other, slot): (x, 0)}
+    deal = SituationBuilder(rng, rules, fixed, plain=HAND + 1, colors={me: [x], other: [x]})
     deal.hint(other, color=x).hint(me, color=x).pass_turns(me)
     deal.hint(other, rank=0).hint(me, rank=0).pass_turns(me)
     deal.uninformative_hint(but=(x, 0)).play(slot).pass_turns(me)
@@ -186,16 +185,16 @@ def plan_already_fulfilled(rng: np.random.Generator, number: int, rules: Rules) 
 
 
 def _hint_until_no_tokens(deal: SituationBuilder, color: int, rank: int) -> SituationBuilder:
-    """The agent hints anything, the partner this colour and this rank in turn, until the agent is
-    to move without a token; a third seat hints too where the tokens are a multiple of three."""
-    told = 0
+    """Spend all tokens before the agent's turn: the agent gives uninformative hints, the partner
+    hints colour and rank in turn; a third seat also hints if the tokens are a multiple of three."""
+    hints = 0
     while tokens := deal.table.info_tokens:
         deal.uninformative_hint("rank")
         if tokens % 3 == 0 and deal.table.player != PARTNER:
             deal.uninformative_hint("rank")
         deal.pass_turns(PARTNER)
-        deal.hint(AGENT, color=color) if told % 2 == 0 else deal.hint(AGENT, rank=rank)
-        told += 1
+        deal.hint(AGENT, color=color) if hints % 2 == 0 else deal.hint(AGENT, rank=rank)
+        hints += 1
     return deal
 
 

@@ -1,9 +1,8 @@
-"""What people did and said with each partner of a study: figures by agent, over people.
+"""Figures of a study by agent, over its participants.
 
-The games and answers of one person are not independent, nor are those of people who played with
-each other: whatever has an interval here resamples groups of people (`person_groups`), each with
-all that is theirs. Most are of one person. Below `MIN_GROUPS` groups there is none, and no figure
-either.
+Games and answers of one person, or of people who played together, are dependent. Intervals
+therefore resample groups of people (`person_groups`) with all their data; most groups are one
+person. With fewer than `MIN_GROUPS` groups there is no figure and no interval.
 """
 
 from __future__ import annotations
@@ -18,39 +17,39 @@ from hanabi_rl.evaluation.measure.intervals import Interval
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 
 MIN_GROUPS = 6
-"""Groups of people for a figure or a test. Of five that all say the same the sign test's p is
-2 / 2^5 = 0.06; of six it is 0.03."""
+"""Minimum groups for a figure or a test: in a sign test five unanimous groups have p = 0.06, six
+0.03."""
 
 
 class SharedGame(NamedTuple):
-    """A game of two people."""
+    """Game of two people."""
 
-    game: int  # its number in the study
-    score: int | None  # None: it was left
+    game: int  # number of the game in the study
+    score: int | None  # None if the game was abandoned
 
 
 @dataclasses.dataclass(frozen=True)
 class PersonAgentData:
-    """What one person did with one agent, and said of it. Warm-up games are not in it."""
+    """Data of one person with one agent, without warm-up games."""
 
     person: int
     agent: str
     scores: tuple[int, ...] = ()
-    """Of the games that were finished."""
+    """Scores of finished games."""
     abandoned: int = 0
-    """Games that were not."""
+    """Number of unfinished games."""
     shared: tuple[SharedGame, ...] = ()
-    """Of both the games that another person's block has too: a half of each is here."""
+    """Games in two people's data, half in each; included in `scores` and `abandoned`."""
     rating: float | None = None
-    """The mean of the statements that make it up, 1 to 7."""
+    """Mean of the rating items, 1 to 7."""
     rank: int | None = None
-    """In the person's ranking of two partners or more, 1 for the best."""
+    """Rank in the person's ranking of two or more partners, 1 for the best."""
     preference: float | None = None
-    """Where two partners were compared directly: how much rather this one, -3 to 3."""
+    """Preference over the other agent in a direct comparison, -3 to 3; None without one."""
     partner_moves: int = 0
-    """Of the agent in finished games, where they could be marked ..."""
+    """Moves of the agent in finished games that the person could flag."""
     flagged_moves: int = 0
-    """... and how many of them the person marked."""
+    """Number of these moves that the person flagged."""
 
     @property
     def score(self) -> float | None:
@@ -58,38 +57,37 @@ class PersonAgentData:
         return sum(self.scores) / len(self.scores) if self.scores else None
 
 
-RATINGS = (1, 7)  # `serve.study.SCALE` points
-"""The lowest and the highest rating."""
+RATINGS = (1, 7)  # points of `people.study.design.SCALE`
+"""Lowest and highest rating."""
 
 
 class Figure(NamedTuple):
-    """One figure of an agent; `interval` is None where fewer than `MIN_GROUPS` groups say."""
+    """Figure of an agent; `interval` is None with fewer than `MIN_GROUPS` groups."""
 
     people: int
-    groups: int  # of them
+    groups: int  # groups of these people
     interval: Interval | None
 
 
 @dataclasses.dataclass(frozen=True)
 class AgentFigures:
-    """One agent."""
+    """Figures of one agent."""
 
     agent: str
-    people: int  # who played with it
-    groups: int  # of them
-    games: int  # finished ones that count
+    people: int  # people who played with it
+    groups: int  # groups of these people
+    games: int  # finished games
     left: int
-    score: Figure  # points a game
-    zero_rate: Figure  # of games
+    score: Figure  # points per game
+    zero_rate: Figure  # fraction of games
     rating: Figure  # 1 to 7
-    place: Figure  # 1 is the best
-    first_share: Figure  # of the people who ranked: it came first
-    questioned: Figure  # share of its moves
+    place: Figure  # mean rank, 1 is best
+    first_share: Figure  # fraction of rankings in which it came first
+    questioned: Figure  # fraction of its moves that were flagged
 
 
 def person_groups(blocks: Sequence[PersonAgentData]) -> dict[int, int]:
-    """Person -> the group: who played with each other in one of these blocks, directly or through
-    others, are of one."""
+    """Person -> group: people connected by games together in these data form a group."""
     tables: dict[int, set[int]] = {}
     for each in blocks:
         for game, _ in each.shared:
@@ -98,19 +96,21 @@ def person_groups(blocks: Sequence[PersonAgentData]) -> dict[int, int]:
 
 
 def connected_components(tables: Iterable[Collection[int]]) -> dict[int, int]:
-    """Person -> the least number of those whom `tables` tie to them, directly or through others."""
+    """Person -> smallest number of its component; `tables` are sets of connected people."""
     group: dict[int, int] = {}
     for table in tables:
-        met = {group.setdefault(person, person) for person in table}
-        if len(met) > 1:
-            group = {person: min(met) if of in met else of for person, of in group.items()}
+        connected = {group.setdefault(person, person) for person in table}
+        if len(connected) > 1:
+            group = {
+                person: min(connected) if of in connected else of for person, of in group.items()
+            }
     return group
 
 
 def agent_figures(
     blocks: Sequence[PersonAgentData], agents: Sequence[str], max_score: float = np.inf
 ) -> list[AgentFigures]:
-    """The figures of each of `agents`; `max_score` of the game that was played."""
+    """Figures of each of `agents`; `max_score` is the game's maximum."""
     of = [[each for each in blocks if each.agent == agent] for agent in agents]
     return [
         _figures(agent, own, max_score, len(agents)) for agent, own in zip(agents, of, strict=True)
@@ -124,14 +124,15 @@ def _figures(
     games = _of_games(blocks, len)
     rated = [each.rating is not None for each in blocks]
     ranked = [each.rank is not None for each in blocks]
-    marks = [each.flagged_moves for each in blocks]  # of one partner's moves: none is in two blocks
+    # moves of one partner, so no mark is in two blocks
+    marks = [each.flagged_moves for each in blocks]
     ratios = {
         "score": _ratio(_of_games(blocks, sum), games, 0, max_score),
-        "zero_rate": _share(_of_games(blocks, lambda scores: scores.count(0)), games),
+        "zero_rate": _proportion(_of_games(blocks, lambda scores: scores.count(0)), games),
         "rating": _ratio([each.rating or 0.0 for each in blocks], rated, *RATINGS),
         "place": _ratio([each.rank or 0 for each in blocks], ranked, 1, agents),
-        "first_share": _share([each.rank == 1 for each in blocks], ranked),
-        "questioned": _share(marks, [each.partner_moves for each in blocks]),
+        "first_share": _proportion([each.rank == 1 for each in blocks], ranked),
+        "questioned": _proportion(marks, [each.partner_moves for each in blocks]),
     }
     group = person_groups(blocks)
     groups = np.array([group[each.person] for each in blocks])
@@ -149,7 +150,7 @@ def _figures(
 def _of_games(
     blocks: Sequence[PersonAgentData], of: Callable[[Sequence[int]], float]
 ) -> list[float]:
-    """A sum over the finished games of each block, those of two blocks half in each."""
+    """Sum over the finished games of each block; games shared by two blocks count half in each."""
     halves = [[score for score in _of_two(each) if score is not None] for each in blocks]
     return [of(each.scores) - of(half) / 2 for each, half in zip(blocks, halves, strict=True)]
 
@@ -167,7 +168,7 @@ def _ratio(
     )
 
 
-def _share(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
+def _proportion(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio:
     return dataclasses.replace(_ratio(numerators, denominators, 0, 1), is_proportion=True)
 
 
@@ -177,15 +178,15 @@ def figures_over(
     """Each ratio with its interval over groups of people.
 
     Args:
-        ratios: of the same N rows, each what one person did or one game.
-        people: of each row, whose it is.
-        groups: int[N], the group that they belong to.
+        ratios: ratios over the same N rows, each row one person's data or one game.
+        people: people of each row.
+        groups: int[N], group of each row.
     """
     found = {}
     for name, ratio in ratios.items():
-        said = np.flatnonzero(ratio.denominator > 0)
-        who = {person for row in said.tolist() for person in people[row]}
-        found[name] = Figure(len(who), len(np.unique(groups[said])), None)
+        rows = np.flatnonzero(ratio.denominator > 0)
+        persons = {person for row in rows.tolist() for person in people[row]}
+        found[name] = Figure(len(persons), len(np.unique(groups[rows])), None)
     enough = [name for name, figure in found.items() if figure.groups >= MIN_GROUPS]
     intervals = intervals_of([ratios[name].group_by(groups) for name in enough])
     for name, interval in zip(enough, intervals, strict=True):

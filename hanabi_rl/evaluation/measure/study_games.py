@@ -1,5 +1,4 @@
-"""How each agent of a study played: its metrics and who helped whom, over people; and what kinds of
-moves people marked as questionable."""
+"""Play of each agent in a study: objective metrics, interdependence, and kinds of flagged moves."""
 
 from __future__ import annotations
 
@@ -23,17 +22,17 @@ OF_TEAM = (*measures_of("interdependence"), *measures_of("team"))
 
 @dataclasses.dataclass(frozen=True)
 class PlayFigures:
-    """How one agent played with the people of a study."""
+    """Figures of one agent's games with the people of a study."""
 
     agent: str
     games: int
     measures: Mapping[str, Figure]
-    """Of `OF_AGENT`, of the agent's own moves, and of `OF_TEAM`, of the whole team's."""
+    """Measures in `OF_AGENT`, of the agent's own moves, and in `OF_TEAM`, of all moves."""
     small: Sequence[str]
-    """Those that are of too few moves: biased, which no interval shows."""
+    """Names of biased measures: too few moves, which intervals do not show."""
     marked: Mapping[str, int]
-    """Moves that people marked: `plays`, `discards`, `hints`; and of them `playable_discards` (G1)
-    and `unplayable_plays` (G2), by what hints had told."""
+    """Counts of flagged moves: `plays`, `discards`, `hints`; of these, `playable_discards` (G1) and
+    `unplayable_plays` (G2) by the hints given."""
 
 
 def play_figures(
@@ -42,32 +41,30 @@ def play_figures(
     people: Sequence[Sequence[int]],
     marks: Sequence[Sequence[int]],
 ) -> list[PlayFigures]:
-    """The figures of every agent of finished games.
+    """Figures of every agent in finished games.
 
     Args:
-        games: N games, whose `human_seats` are the people's.
-        agents: the agent of each game.
-        people: who played each.
-        marks: of each game the numbers of the moves that were marked.
+        games: N games, with the people's seats as `human_seats`.
+        agents: agent of each game.
+        people: people of each game.
+        marks: indices of the flagged moves of each game.
     """
     found = []
     for agent in dict.fromkeys(agents):
         rows = [row for row, name in enumerate(agents) if name == agent]
-        who, marked = [people[row] for row in rows], [marks[row] for row in rows]
-        found.append(_figures(agent, games.select(rows), who, marked))
+        of_agent_people, marked = [people[row] for row in rows], [marks[row] for row in rows]
+        found.append(_figures(agent, games.select(rows), of_agent_people, marked))
     return found
 
 
 def _figures(
-    agent: str,
-    games: Games,
-    people: Sequence[Sequence[int]],
-    marks: Sequence[Sequence[int]],
+    agent: str, games: Games, people: Sequence[Sequence[int]], marks: Sequence[Sequence[int]]
 ) -> PlayFigures:
     if games.human_seats is None:
-        raise ValueError("expected games that say which seats are people's, got none that do")
+        raise ValueError("expected games with human_seats, got None")
     seats = ~games.human_seats
-    seats = seats | ~seats.any(axis=1, keepdims=True)  # of two people both are the partner
+    # in a game of two people both are the partner
+    seats = seats | ~seats.any(axis=1, keepdims=True)
     of_agent = GameAnalysis(with_counted_seats(games, seats))
     of_team = GameAnalysis(with_counted_seats(games, np.ones(games.rules.num_players, bool)))
     counted = {

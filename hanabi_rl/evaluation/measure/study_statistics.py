@@ -1,9 +1,9 @@
-"""What a study finds: agents compared within people, ratings against scores, agents against other
-measurements of them; every p corrected together with all others (Holm 1979).
+"""Statistical tests of a study, with all p values corrected together (Holm 1979).
 
-Siu et al. 2025 (arXiv 2503.15516, appendix D) regress ratings as if each were a person's only one.
-Here a person is left out whole, and with them whoever they played with: what is counted everywhere
-are groups of people (`person_groups`).
+Agents are compared within people, ratings are regressed on scores, agents are correlated with other
+measurements. Siu et al. 2025 (arXiv 2503.15516, appendix D) treat all ratings as independent. Here
+the unit is the group of people (`person_groups`): a person is left out with everyone they played
+with.
 """
 
 from __future__ import annotations
@@ -32,54 +32,54 @@ from hanabi_rl.evaluation.measure.study import MIN_GROUPS, PersonAgentData, pers
 ALPHA = 0.05
 ENOUGH_FOR_A_PARABOLA = 12
 ENOUGH_AGENTS = 5
-"""Of four agents even a perfect order has p = 2 / 4! = 0.08, of five 2 / 5! = 0.02."""
+"""With four agents even a perfect order has p = 2 / 4! = 0.08, with five 2 / 5! = 0.02."""
 
 TestKind = Literal["score", "rating", "preference", "rather", "line", "parabola", "agents"]
 
 
 @dataclasses.dataclass(frozen=True)
 class TestResult:
-    """One question that was asked of the data, and what they say."""
+    """Result of one test."""
 
     kind: TestKind
     about: tuple[str, ...]
-    """The agents that are compared, or what goes with what."""
+    """Compared agents, or the two correlated variables."""
     n: int
-    """People who say something of it; of kind `agents`, agents."""
+    """Number of people with data; for kind `agents`, of agents."""
     groups: int
-    """Of people, what the test counts; of kind `agents`, agents."""
+    """Number of groups of people, the unit of the test; for kind `agents`, of agents."""
     min_groups: int
-    """Groups for a test."""
+    """Minimum groups for the test."""
     estimate: Interval | None = None
     p: float | None = None
-    """Two-sided, of this question alone; None where there were not enough, or nothing varies."""
+    """Two-sided, uncorrected; None for too few groups or constant data."""
     p_adjusted: float | None = None
-    """By Holm's method, over every p of the report."""
+    """Corrected by Holm's method over all p values of the report."""
 
     @property
     def significant(self) -> bool:
-        """Whether it holds after the correction."""
+        """True if significant after the correction."""
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
 
 class Curves(NamedTuple):
-    """Ratings against scores, a point a person and agent: `rating = slope score + intercept`, and
-    `rating = a score^2 + b score + c`."""
+    """Ratings against scores, one point per person and agent: `rating = slope score + intercept`,
+    and `rating = a score^2 + b score + c`."""
 
     scores: np.ndarray  # float[n]
     ratings: np.ndarray  # float[n]
-    line: TestResult  # of the slope, points of rating a point of score
-    parabola: TestResult  # of a
+    line: TestResult  # test of the slope, in rating points per point
+    parabola: TestResult  # test of a
     slope: float
     intercept: float
     r: float  # Pearson's
     abc: tuple[float, float, float] | None
     vertex: Interval | None
-    """Of the parabola, where it has one: a score."""
+    """Score at the vertex of the parabola, if it has one."""
 
     @property
     def inside(self) -> bool | None:
-        """Whether the vertex, with its interval, lies within the scores seen; None: it may."""
+        """True if vertex and interval lie in the range of scores; None if only the vertex does."""
         if self.vertex is None:
             return False
         low, high = float(self.scores.min()), float(self.scores.max())
@@ -89,7 +89,7 @@ class Curves(NamedTuple):
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """The adjusted p values of tests that are all made (Holm 1979), in their order."""
+    """Adjusted p values of a family of tests (Holm 1979), in the given order."""
     order = np.argsort(p)
     scaled = np.asarray(p, np.float64)[order] * np.arange(len(order), 0, -1)
     adjusted = np.empty(len(order))
@@ -98,7 +98,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def corrected(results: Sequence[TestResult]) -> list[TestResult]:
-    """The same, all of their p corrected together."""
+    """The same results, with all p values corrected together."""
     adjusted = iter(holm([each.p for each in results if each.p is not None]))
     return [
         each if each.p is None else dataclasses.replace(each, p_adjusted=next(adjusted))
@@ -107,10 +107,9 @@ def corrected(results: Sequence[TestResult]) -> list[TestResult]:
 
 
 def compare_agents(blocks: Sequence[PersonAgentData], agents: Sequence[str]) -> list[TestResult]:
-    """Every pair of agents, within the people who met both: mean score and rating (paired t test),
-    and which of them more people put before the other (exact binomial test); where people compared
-    two of them directly, which they would rather have (t test). Each group says one thing: the mean
-    of its people, or what more of them put first."""
+    """Compare every pair of agents, within the people who played with both: mean score and rating
+    (paired t test), rank (exact binomial test), and direct preference if asked (t test). Each group
+    counts once: the mean of its people, or their majority."""
     of = {(each.person, each.agent): each for each in blocks}
     found = []
     for first, second in itertools.combinations(agents, 2):
@@ -120,11 +119,11 @@ def compare_agents(blocks: Sequence[PersonAgentData], agents: Sequence[str]) -> 
             if agent == first and (person, second) in of
         ]
         both, group = (first, second), person_groups([block for pair in pairs for block in pair])
-        who = [group[a.person] for a, _ in pairs]
+        groups_of_pairs = [group[a.person] for a, _ in pairs]
         scores, ratings, places = (
             [
                 (of, getattr(a, what), getattr(b, what))
-                for of, (a, b) in zip(who, pairs, strict=True)
+                for of, (a, b) in zip(groups_of_pairs, pairs, strict=True)
             ]
             for what in ("score", "rating", "rank")
         )
@@ -139,12 +138,12 @@ def compare_agents(blocks: Sequence[PersonAgentData], agents: Sequence[str]) -> 
 
 
 _GroupValues = tuple[int, float | None, float | None]
-"""A person's group, and their values for the first and the second agent."""
+"""Group of a person, and the person's values for the first and second agent."""
 
 
 def _paired(kind: TestKind, about: tuple[str, str], values: Sequence[_GroupValues]) -> TestResult:
-    """A t test of the groups' means, which stays within its level where these vary unequally, as
-    those of groups of different sizes do (Ibragimov and Mueller 2010)."""
+    """t test of group means, valid for means of unequal variance (Ibragimov and Mueller 2010), as
+    from groups of different sizes."""
     whole = [(group, a - b) for group, a, b in values if a is not None and b is not None]
     groups, differences = np.array(whole, np.float64).reshape(-1, 2).T
     result = TestResult(kind, about, len(whole), len(np.unique(groups)), MIN_GROUPS)
@@ -159,14 +158,11 @@ def _paired(kind: TestKind, about: tuple[str, str], values: Sequence[_GroupValue
 
 
 def _student_p(interval: Interval, freedom: int) -> float:
-    """The two-sided p of the t test that belongs to an interval of Student's t: whether it is of
-    0."""
     return float(2 * stdtr(freedom, -abs(interval.mean) / interval.std_error))
 
 
 def _preference(about: tuple[str, str], values: Sequence[_GroupValues]) -> TestResult:
-    """The share of groups more of whose people put the first one before the second than the other
-    way round; ties, of a person or of a group, say nothing."""
+    """Fraction of groups with a majority for the first agent, by rank; ties are dropped."""
     votes: dict[int, list[bool]] = {}
     for group, a, b in values:
         if a is not None and b is not None and a != b:
@@ -182,7 +178,7 @@ def _preference(about: tuple[str, str], values: Sequence[_GroupValues]) -> TestR
 
 
 def rating_curves(blocks: Sequence[PersonAgentData]) -> Curves | None:
-    """Ratings regressed on scores, a point a person and agent; None where nobody gave both."""
+    """Regress ratings on scores, one point per person and agent; None if either is constant."""
     group = person_groups(blocks)
     both = [(each.person, group[each.person], each.score, each.rating) for each in blocks]
     whole = np.array([row for row in both if None not in row], np.float64).reshape(-1, 4)
@@ -213,19 +209,18 @@ def rating_curves(blocks: Sequence[PersonAgentData]) -> Curves | None:
 
 
 def _leave_out(groups: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) -> np.ndarray | None:
-    """float[groups, degree + 1]: the fit without each group in turn, the highest power first; None
-    where without one of them there are too few scores for it."""
+    """Fit without each group, float[groups, degree + 1]; None if underdetermined."""
     values, which = np.unique(x, return_inverse=True)
     gives = group_sums(np.eye(len(values))[which], groups) > 0  # bool[groups, values]
     only_they = gives & (gives.sum(axis=0) == 1)
     if (len(values) - only_they.sum(axis=1) <= degree).any():
         return None
-    # Least squares in an orthonormal basis of the powers of all scores: without a group the normal
-    # equations lack the group's part of the unit matrix.
+    # Least squares in an orthonormal basis of the powers of all scores: leaving out a group
+    # subtracts its part from the identity matrix of the normal equations.
     basis, of_powers = np.linalg.qr(np.vander(x, degree + 1))
     theirs = group_sums(basis[:, :, None] * basis[:, None, :], groups)
-    given = basis * y[:, None]
-    rest = given.sum(axis=0) - group_sums(given, groups)
+    projected = basis * y[:, None]
+    rest = projected.sum(axis=0) - group_sums(projected, groups)
     fits = np.linalg.solve(np.eye(degree + 1) - theirs, rest[..., None])
     return np.linalg.solve(of_powers, fits)[..., 0]
 
@@ -233,8 +228,7 @@ def _leave_out(groups: np.ndarray, x: np.ndarray, y: np.ndarray, degree: int) ->
 def _coefficient(
     result: TestResult, estimate: float | None, without: np.ndarray | None
 ) -> TestResult:
-    """Whether the leading coefficient is 0: its jackknife interval over groups, and the same t
-    test."""
+    """t test of the leading coefficient, with its jackknife interval over groups."""
     if result.groups < result.min_groups or estimate is None or without is None:
         return result
     interval = jackknife_interval(float(estimate), [without[:, 0]])
@@ -251,9 +245,11 @@ def _vertex(abc: tuple[float, float, float] | None, without: np.ndarray | None) 
 def across_agents(
     blocks: Sequence[PersonAgentData], figures: Mapping[str, float], name: str
 ) -> list[TestResult]:
-    """Spearman's rho of the agents' mean rating, and of their mean score, with another figure of
-    them (`figures`: agent -> value). The test permutes agents; the interval is over groups of
-    people, the agents as they are."""
+    """Spearman's rho of the agents' mean rating, and mean score, with another figure of them.
+
+    The test permutes agents; the interval is over groups of people, with agents fixed. figures:
+    agent -> value.
+    """
     agents = [agent for agent in dict.fromkeys(each.agent for each in blocks) if agent in figures]
     values = np.array([figures[agent] for agent in agents])
     found = []
@@ -272,7 +268,7 @@ def across_agents(
 def _sums_by_group(
     blocks: Sequence[PersonAgentData], agents: Sequence[str], outcome: str
 ) -> np.ndarray:
-    """float[groups, 2 K]: what each gives each agent, then how many of its people gave anything."""
+    """Sums of values per agent, then numbers of people with a value, float[groups, 2 K]."""
     blocks = [each for each in blocks if each.agent in agents]
     group = person_groups(blocks)
     groups = list(dict.fromkeys(group[each.person] for each in blocks))
@@ -289,8 +285,8 @@ def _rank_correlation(result: TestResult, sums: np.ndarray, values: np.ndarray) 
     count, ranks = len(values), stats.rankdata(values)
 
     def rho(means: np.ndarray) -> np.ndarray:
-        given = means[:, count:].min(axis=1) > 0
-        of_agents = means[given, :count] / means[given, count:]
+        complete = means[:, count:].min(axis=1) > 0
+        of_agents = means[complete, :count] / means[complete, count:]
         of_agents = of_agents[np.ptp(of_agents, axis=1) > 0]
         ranked = stats.rankdata(of_agents, axis=1)
         return np.asarray(stats.pearsonr(ranked, ranks[None], axis=1).statistic)

@@ -1,4 +1,4 @@
-"""All that a study says: `report_of`."""
+"""Summary of a study: `report_of`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hanabi_rl.evaluation.measure.study_statistics import (
 
 @dataclasses.dataclass(frozen=True)
 class StudyReport:
-    """The figures of the agents, and what was asked of them; p values are corrected together."""
+    """Figures and tests of the agents; p values are corrected together."""
 
     agents: list[AgentFigures]
     comparisons: list[TestResult]
@@ -27,7 +27,7 @@ class StudyReport:
 
     @property
     def findings(self) -> list[TestResult]:
-        """Every question that was asked."""
+        """All test results."""
         curves = [] if self.curves is None else [self.curves.line, self.curves.parabola]
         return [*self.comparisons, *curves, *self.across]
 
@@ -38,8 +38,8 @@ def report_of(
     others: Mapping[str, Mapping[str, float]] | None = None,
     max_score: float = float("inf"),
 ) -> StudyReport:
-    """The report on `agents`; `others` are figures of them from elsewhere: name -> agent -> value,
-    as a gauntlet's means. `max_score` of the game that was played."""
+    """Report on `agents`. others: other figures of the agents, name -> agent -> value, such as
+    gauntlet means; max_score: maximum of the game."""
     report = StudyReport(
         agents=agent_figures(blocks, agents, max_score),
         comparisons=compare_agents(blocks, agents),

@@ -1,5 +1,4 @@
-"""Where a policy fails to predict recorded games: by kind of move, by turn, and the moves that
-surprised it most."""
+"""Prediction errors of a policy on recorded games: by kind of move, by turn, and the largest."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ TURNS_PER_BIN = 10
 
 
 class PredictionSlice(NamedTuple):
-    """Some of the decisions: how many, the share guessed right, and nats per decision."""
+    """Subset of the decisions: count, fraction predicted correctly, nats per decision."""
 
     decisions: int
     accuracy: Ratio
@@ -34,36 +33,34 @@ class PredictionSlice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SurprisingMove:
-    """A move that a policy did not expect. `game` is its place in the file, `turn` counts from 1 as
-    replay links do."""
+    """Move that a policy did not expect; `game`: index in the file, `turn`: from 1, as in links."""
 
     cross_entropy: float  # nats
     game: int
     game_id: int
     turn: int
     seat: int
-    move: str  # in words, as `Alice plays slot 2 (R1)`
-    expected: str  # the policy's most likely move instead
-    # opens at that turn; None where hanab.live does not have the game or ends it before
+    move: str  # text, as in `Alice plays slot 2 (R1)`
+    expected: str  # most likely move of the policy
+    # opens at that turn; None if hanab.live does not support the game or ends it earlier
     link: str | None
 
 
 def move_kinds(rules: Rules, actions: np.ndarray) -> np.ndarray:
-    """int[...]: the index into `MOVE_KINDS` of each action id; 4 for the no-op."""
+    """Index in `MOVE_KINDS` of each action id, int[...]; 4 for the no-op."""
     moves = decode(rules, np.asarray(actions))
     kinds = [moves.is_play, moves.is_discard, moves.is_color_hint, moves.is_rank_hint]
     return np.select(kinds, range(len(kinds)), len(kinds))
 
 
 def by_move(decisions: Decisions, rules: Rules) -> dict[str, PredictionSlice]:
-    """The recorded moves of each kind that there is."""
+    """Decisions by kind of recorded move, without empty kinds."""
     kinds = move_kinds(rules, decisions.action)
-    return _shares(decisions, {name: kinds == kind for kind, name in enumerate(MOVE_KINDS)})
+    return _slices(decisions, {name: kinds == kind for kind, name in enumerate(MOVE_KINDS)})
 
 
 def by_turn(decisions: Decisions, width: int = TURNS_PER_BIN) -> dict[str, PredictionSlice]:
-    """The turns `1-10`, `11-20` and so on, of the table and not of one seat, in which something was
-    decided."""
+    """Decisions by turn of the game, `1-10`, `11-20` and so on, without empty bins."""
     turns = np.arange(decisions.action.shape[1])
     bins = {
         f"{first + 1}-{first + width}": np.broadcast_to(
@@ -71,23 +68,22 @@ def by_turn(decisions: Decisions, width: int = TURNS_PER_BIN) -> dict[str, Predi
         )
         for first in range(0, len(turns), width)
     }
-    return _shares(decisions, bins)
+    return _slices(decisions, bins)
 
 
-def _shares(decisions: Decisions, masks: dict[str, np.ndarray]) -> dict[str, PredictionSlice]:
-    shares = {}
+def _slices(decisions: Decisions, masks: dict[str, np.ndarray]) -> dict[str, PredictionSlice]:
+    slices = {}
     for name, mask in masks.items():
         part = decisions.summed(mask)
         if part.decisions.sum() > 0:
-            shares[name] = PredictionSlice(
+            slices[name] = PredictionSlice(
                 int(part.decisions.sum()), part.accuracy(), part.cross_entropy()
             )
-    return shares
+    return slices
 
 
 def most_surprising(decisions: Decisions, games: Games, count: int) -> list[SurprisingMove]:
-    """The `count` counted decisions of most nats, the most surprising first; of equal ones the
-    first in the file."""
+    """The `count` counted decisions of highest cross-entropy, highest first, ties in file order."""
     nats = np.where(decisions.counted, decisions.nll, -np.inf)
     order = np.argsort(-nats, axis=None, kind="stable")[: min(count, int(decisions.counted.sum()))]
     places = zip(*np.unravel_index(order, nats.shape), strict=True)
@@ -95,7 +91,6 @@ def most_surprising(decisions: Decisions, games: Games, count: int) -> list[Surp
 
 
 def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> SurprisingMove:
-    """The decision of `game` at `turn`, counted from 0."""
     rules, deck, moves = games.rules, games.decks[game], games.moves(game)
     table = PythonGame(rules, deck)
     for action in moves[:turn]:
@@ -114,7 +109,7 @@ def _describe(decisions: Decisions, games: Games, game: int, turn: int) -> Surpr
 
 
 def prediction_figures(record: GameAnalysis, count: int) -> dict[str, Any]:
-    """JSON-ready figures: all decisions, by move, by turn and the `count` most surprising moves."""
+    """JSON-ready: all decisions, by kind of move, by turn, and the most surprising moves."""
     decisions, games, whole = record.decisions, record.games, record.prediction
     figures: dict[str, Any] = {
         "games": len(games),
@@ -124,22 +119,18 @@ def prediction_figures(record: GameAnalysis, count: int) -> dict[str, Any]:
     figures |= measure_figures(record, measures_of("prediction"))
     return figures | {
         "by_move": {
-            name: _share_dict(share, games)
-            for name, share in by_move(decisions, games.rules).items()
+            name: _slice_dict(part, games) for name, part in by_move(decisions, games.rules).items()
         },
-        "by_turn": {name: _share_dict(share, games) for name, share in by_turn(decisions).items()},
+        "by_turn": {name: _slice_dict(part, games) for name, part in by_turn(decisions).items()},
         "surprising": [
             dataclasses.asdict(surprise) for surprise in most_surprising(decisions, games, count)
         ],
     }
 
 
-def _share_dict(share: PredictionSlice, games: Games) -> dict[str, Any]:
-    figures: dict[str, Any] = {"decisions": share.decisions}
+def _slice_dict(part: PredictionSlice, games: Games) -> dict[str, Any]:
+    figures: dict[str, Any] = {"decisions": part.decisions}
     for name in ("accuracy", "cross_entropy"):
-        ratio: Ratio = getattr(share, name)
-        figures |= {
-            name: ratio.mean,
-            f"{name}_ci95": ratio.group_by(games.deck_ids).bounds,
-        }
+        ratio: Ratio = getattr(part, name)
+        figures |= {name: ratio.mean, f"{name}_ci95": ratio.group_by(games.deck_ids).bounds}
     return figures

@@ -1,4 +1,4 @@
-"""Which turns of recorded games a measure counts."""
+"""Masks of the turns that measures count."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from hanabi_rl.data.games import Games
 
 
 def counted_turn_mask(games: Games) -> np.ndarray:
-    """bool[N, T]: the turns before a game's end; only those of the `human_seats` where the games
-    name them."""
+    """Turns before a game's end, bool[N, T]; only those of `human_seats` if the games have them."""
     counted: np.ndarray = games.actions != games.rules.noop
     if games.human_seats is None:
         return counted
@@ -19,11 +18,11 @@ def counted_turn_mask(games: Games) -> np.ndarray:
 
 
 def current_players(games: Games) -> np.ndarray:
-    """int[T]: the seat whose turn it is."""
+    """Seat of the current player at each turn, int[T]."""
     return np.arange(games.actions.shape[1]) % games.rules.num_players
 
 
 def with_counted_seats(games: Games, seats: np.ndarray) -> Games:
-    """The same games with `seats` (bool[P] or bool[N, P]) the ones that measures count."""
+    """The same games, with counted `seats`, bool[P] or bool[N, P]."""
     shape = (len(games), games.rules.num_players)
     return dataclasses.replace(games, human_seats=np.broadcast_to(seats, shape))

@@ -1,5 +1,4 @@
-"""What a unit test of robustness is, and what an agent did in one: the words that tests are written
-in."""
+"""Types for robustness unit tests: test, attempt, criterion."""
 
 from __future__ import annotations
 
@@ -18,21 +17,21 @@ CATEGORIES: tuple[Category, ...] = ("SR", "AR", "A+MR")
 
 
 class AgentMove(NamedTuple):
-    """A move of the tested agent."""
+    """Move of the tested agent."""
 
     before: PythonGame
     move: Move
     scored: bool
-    """A play that did."""
+    """True for a play that scored."""
 
     @property
     def order(self) -> int:
-        """The place in the deck of the card that was played or discarded."""
+        """Order (index in the deck) of the card played or discarded."""
         return self.before.hands[self.before.player][self.move.slot]
 
     @property
     def touched(self) -> list[int]:
-        """The places in the deck of the cards that a hint touched."""
+        """Orders of the cards touched by a hint."""
         if self.move.kind not in ("color", "rank"):
             return []
         seat = (self.before.player + self.move.offset) % self.before.rules.num_players
@@ -40,13 +39,13 @@ class AgentMove(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A situation and all that was done, prefix included."""
+    """Situation and all actions, prefix included."""
 
     situation: Situation
     actions: tuple[int, ...]
 
     def own(self) -> Iterator[AgentMove]:
-        """The agent's own moves after the prefix; each table is as it was before the move."""
+        """The agent's own moves after the prefix, each with the position before it."""
         table = self.situation.table()
         for action in self.actions[table.turn :]:
             mine = table.player == self.situation.seat
@@ -61,28 +60,28 @@ Criterion = Callable[[Attempt], bool]
 
 
 class UnitTest(NamedTuple):
-    """One test. An instance of it is one situation, or a pair that differs in the partners' history
-    alone; it is passed where every situation of it is."""
+    """Robustness unit test. An instance is one situation, or a pair that differs only in the
+    partners' history; it is passed if all its situations are."""
 
     name: str
     category: Category
     title: str
     failure_meaning: str
-    """What a failure says of the agent."""
+    """Interpretation of a failure."""
     max_turns: int
-    """How many turns of its own the agent has."""
+    """Maximum turns of the agent."""
     criteria: tuple[Criterion, ...]
-    """What is right, for each situation of an instance."""
+    """Criterion for each situation of an instance."""
     partner: Script = scripted_players.discarder
     build: Build | None = None
-    """None where situations are mined with `matches`."""
+    """None if situations are mined with `matches`."""
     matches: Callable[[PythonGame], bool] | None = None
     histories: tuple[str, ...] = ()
-    """Of a pair: what the partners have shown in each."""
+    """For a pair: description of the partners' history in each situation."""
 
 
 def plays_target(attempt: Attempt) -> bool:
-    """The agent plays the card that the test is about."""
+    """True if the agent plays the target card."""
     return any(
         own.move.kind == "play" and own.order == attempt.situation.target_card
         for own in attempt.own()
@@ -90,10 +89,10 @@ def plays_target(attempt: Attempt) -> bool:
 
 
 def hints_target(attempt: Attempt) -> bool:
-    """A hint of the agent touches it."""
+    """True if a hint of the agent touches the target card."""
     return any(attempt.situation.target_card in own.touched for own in attempt.own())
 
 
 def negate(criterion: Criterion) -> Criterion:
-    """The opposite."""
+    """Negation of a criterion."""
     return lambda attempt: not criterion(attempt)

@@ -1,10 +1,10 @@
-"""Unit tests of robustness: what an agent does where it is plain what should be done.
+"""Unit tests of robustness: situations in which the right action is clear.
 
-Sixteen tests in three categories, after Knott et al. 2021 (arXiv 2101.05507, section 4): *SR*, of
-states, where what is right is the same whoever the partners are (`state_tests`); *AR* and *A+MR*,
-of partners, where it depends on them, and takes a memory of what they did in the latter
-(`partner_tests`). Situations (`situation_builder`), partners (`scripted_players`) and criteria are
-ours. Categories are never averaged into one number. The standard game of two or three players.
+Sixteen tests in three categories, after Knott et al. 2021 (arXiv 2101.05507, section 4): *SR*,
+states, where the right action is the same for all partners (`state_tests`); *AR* and *A+MR*,
+partners, where it depends on the partners, in A+MR on memory of their moves (`partner_tests`).
+Situations (`situation_builder`), partners (`scripted_players`) and criteria are ours. Categories
+are never averaged into one number. Standard game of two or three players.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ TESTS: tuple[UnitTest, ...] = (*STATE_TESTS, *PARTNER_TESTS)
 
 
 class UnitTestResult(NamedTuple):
-    """What came of one test."""
+    """Result of one test."""
 
     test: UnitTest
     attempts: list[tuple[Attempt, ...]]  # N instances, each of S situations: one, or a pair
-    outcomes: np.ndarray  # bool[N, S], the agent did what is right there
+    outcomes: np.ndarray  # bool[N, S], True if the agent acted right
     chance: float
-    """The share that a player passes who moves at random."""
+    """Pass rate of a uniformly random player."""
 
     @property
     def passed(self) -> np.ndarray:
-        """bool[N]: what is right in every situation of the instance."""
+        """True if every situation of the instance was passed, bool[N]."""
         return np.asarray(self.outcomes.all(axis=1))
 
     @property
     def share(self) -> float:
-        """Of the instances that were passed."""
+        """Fraction of instances passed."""
         return float(self.passed.mean())
 
     @property
     def corrected(self) -> float:
-        """(share - chance) / (1 - chance): 0 is what chance passes, 1 everything; nan where chance
-        passes everything."""
+        """Chance-corrected pass rate, (share - chance) / (1 - chance): 0 for a random player, 1 for
+        a perfect one; NaN if a random player passes everything."""
         left = 1 - self.chance
         return (self.share - self.chance) / left if left else float("nan")
 
     @property
     def rate_by_history(self) -> dict[str, float]:
-        """Of a test of pairs: how often the agent was right with either kind of partner."""
+        """For a test of pairs: rate of right actions by history of the partners."""
         return dict(zip(self.test.histories, self.outcomes.mean(axis=0).tolist(), strict=False))
 
     def failures(self) -> list[Attempt]:
-        """Where the agent was not right."""
+        """Attempts that failed."""
         return [
             attempt
             for instance, right in zip(self.attempts, self.outcomes, strict=True)
@@ -79,8 +79,8 @@ class UnitTestResult(NamedTuple):
 
 
 class _PendingSituation(NamedTuple):
-    """A situation to be played out. Those of a pair have one number: what is drawn is the same in
-    both, so that only what is remembered can make a difference."""
+    """Situation to play. Both situations of a pair have the same number, so that random numbers
+    agree and only memory can make a difference."""
 
     test: UnitTest
     situation: Situation
@@ -96,15 +96,15 @@ def run_tests(
     sample: bool = False,
     chances: Mapping[str, float] | None = None,
 ) -> list[UnitTestResult]:
-    """Every test, with `instances` instances each (fewer where `games` have no more to mine).
+    """Run every test, with `instances` instances each (fewer if `games` have fewer to mine).
 
     Args:
-        agent: a policy, or a player on the table.
-        games: recorded games, which S2 and S8 are mined from; their rules are those of all tests.
-        instances: of each test, a situation or a pair of them.
-        seed: of the situations and of what is drawn.
-        sample: the policy's moves are drawn from its distribution.
-        chances: what `chance_levels` found; None: 0 everywhere.
+        agent: a policy, or a script.
+        games: recorded games from which S2 and S8 are mined; their rules apply to all tests.
+        instances: instances per test, each a situation or a pair.
+        seed: seed of situations and random actions.
+        sample: sample the policy's actions instead of the most likely ones.
+        chances: result of `chance_levels`; None: 0 everywhere.
 
     Raises:
         ValueError: a policy or games of another game.
@@ -123,7 +123,7 @@ def play_instances(
     sample: bool = False,
     chances: Mapping[str, float] | None = None,
 ) -> list[UnitTestResult]:
-    """`run_tests` with instances that are there already."""
+    """Run tests on given instances; arguments as for `run_tests`."""
     flat = [(test, instance) for test, of_test in made for instance in of_test]
     pending = [
         _PendingSituation(test, each, i)
@@ -134,9 +134,8 @@ def play_instances(
         actions = _play_script(agent, pending, seed)
     elif agent.rules != rules:
         raise ValueError(
-            f"expected an agent for {rules.difference_from(agent.rules)}, as the games, got one "
-            "for "
-            f"{agent.rules.difference_from(rules)}"
+            f"expected an agent for the rules of the games, {rules.difference_from(agent.rules)}, "
+            f"got {agent.rules.difference_from(rules)}"
         )
     else:
         actions = _play_policy(agent, pending, seed, sample)
@@ -156,8 +155,7 @@ def play_instances(
 
 
 def chance_levels(games: Games, instances: int = 200, seed: int = 0) -> dict[str, float]:
-    """What share of each test a player passes who moves at random: of pairs none, since it moves
-    alike in both situations."""
+    """Pass rate of a random player in each test; 0 for pairs, where it acts alike in both."""
     results = run_tests(scripted_players.random_move, games, instances, seed)
     return {result.test.name: result.share for result in results}
 
@@ -165,7 +163,7 @@ def chance_levels(games: Games, instances: int = 200, seed: int = 0) -> dict[str
 def category_means(
     results: Sequence[UnitTestResult], *, corrected: bool = False
 ) -> dict[str, float]:
-    """The mean over the tests of each category."""
+    """Mean over the tests of each category."""
     return {
         category: float(
             np.mean(
@@ -181,7 +179,7 @@ def category_means(
 
 
 def check_rules(rules: Rules) -> None:
-    """Raises ValueError for a game that has no unit tests."""
+    """Raise ValueError for a game without unit tests."""
     if rules not in [Rules(num_players=players) for players in PLAYERS]:
         got = rules.difference_from(Rules())
         raise ValueError(f"expected the standard game of 2 or 3 players, got {got}")
@@ -195,7 +193,7 @@ def _instances(
     assert test.matches is not None, "every test is built or mined"
     found = situation_builder.mine(games, test.matches, count, seed)
     if not found:
-        raise ValueError(f"{test.name}: none of the {len(games)} games has such a position")
+        raise ValueError(f"{test.name}: no matching position in {len(games)} games")
     return found
 
 
@@ -212,7 +210,7 @@ def _play_script(
 def _play_policy(
     policy: Policy, pending: Sequence[_PendingSituation], seed: int, sample: bool
 ) -> list[tuple[int, ...]]:
-    """All at once: the policy sees every turn of each from the first, the prefix included."""
+    """Play all situations at once; the policy observes every turn from the first on."""
     rules, found = policy.rules, [one.situation for one in pending]
     plays = [_Play(one, PythonGame(rules, one.situation.deck), seed) for one in pending]
     state = game.deal(rules, jnp.array([situation.deck for situation in found], jnp.uint8))
@@ -243,7 +241,7 @@ def _policy_actions(
     *,
     sample: bool,
 ) -> tuple[Any, jax.Array]:
-    """What the policy at `seats` int32[N] does in each game, were it its turn: int32[N]."""
+    """Actions of the policy in `seats` int32[N] of each game, as if on turn: int32[N]."""
     rows, rules = jnp.arange(len(seats)), policy.rules
     legal = game.legal_actions(rules, state)[rows, seats]
     obs = observe_seat(rules, state.without_deck(), seats)
@@ -261,7 +259,7 @@ def _advance(rules: Rules, state: State, action: jax.Array) -> State:
 
 
 class _Play:
-    """A situation being played, to the limit of the agent's turns or the end of the game."""
+    """Situation in play, up to the limit of the agent's turns or the end of the game."""
 
     def __init__(self, pending: _PendingSituation, table: PythonGame, seed: int) -> None:
         self._test, self._situation, self.table = pending.test, pending.situation, table
@@ -269,23 +267,20 @@ class _Play:
         self._own = 0
 
     def waits_for_agent(self) -> bool | None:
-        """Whether the agent moves next; None where nobody does any more."""
+        """True if the agent moves next; None at the end."""
         if self.table.over or self._own == self._test.max_turns:
             return None
         return self.table.player == self._situation.seat
 
     def partner_action(self) -> int:
-        """What the partner's script says."""
         return self._test.partner(self.table, self.rng)
 
     def take(self, action: int) -> None:
-        """A move after the prefix."""
         self._own += self.table.player == self._situation.seat
         self.table.apply(action)
 
     def next_action(self, own: int) -> int:
-        """Makes the next move, the prefix's, the partner's or `own`, and returns it; the no-op
-        where nobody moves any more."""
+        """Apply and return the next move: prefix, partner or `own`; no-op at the end."""
         if self.table.turn < len(self._situation.prefix):
             self.table.apply(self._situation.prefix[self.table.turn])
         elif (mine := self.waits_for_agent()) is None:

@@ -1,1 +1,1 @@
-"""Published figures and hyperparameters, as data."""
+"""Published figures, as data."""

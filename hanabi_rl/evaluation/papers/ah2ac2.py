@@ -1,5 +1,5 @@
-"""Figures published in the AH2AC2 paper, to print beside ours: one constant per table. Its
-hyperparameters are in `tests/support/ah2ac2_training.py`; docs/ah2ac2.md has the commands."""
+"""Published figures of AH2AC2, one constant per table, for comparison with ours. The
+hyperparameters are in `tests/support/ah2ac2_training.py`, the commands in docs/ah2ac2.md."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import NamedTuple
 
 
 class PaperBehaviour(NamedTuple):
-    """One row of AH2AC2's Table 10."""
+    """Row of AH2AC2's Table 10."""
 
     information_per_play: float
     communicativeness: float
 
 
-# Table 10 (metrics of Canaan et al. 2020, arXiv 2004.13710): players -> who -> figures, on all of
-# the paper's games. HP1 to HP4 are its human proxies. Whether it counts what hints exclude it does
-# not say; on the 221 games that are open the two ways differ by 0.003.
+# Table 10 (metrics of Canaan et al. 2020, arXiv 2004.13710): number of players -> source of the
+# games -> figures, on all of the paper's games. HP1 to HP4 are its human proxies. The paper does
+# not specify if information excluded by hints counts; on the 221 open games the difference is
+# 0.003.
 BEHAVIOUR = {
     2: {
         "human games": PaperBehaviour(0.44, 0.47),
@@ -31,9 +32,9 @@ BEHAVIOUR = {
 
 
 class PaperProxy(NamedTuple):
-    """A human proxy in AH2AC2's Tables 2 and 3: mean self-play of 5,000 games (the clones beside it
-    are not legible in the text that we have), and how it predicts the test games, accuracy per
-    decision and nats per timestep, with the difference to its clone."""
+    """Human proxy in AH2AC2's Tables 2 and 3: mean self-play score of 5,000 games (those of its
+    clone are illegible in our copy), and prediction of the test games: accuracy per decision, nats
+    per timestep, each also as the difference from its clone."""
 
     selfplay: float
     accuracy: float
@@ -55,17 +56,16 @@ PROXIES = {
 
 
 class PublishedRow(NamedTuple):
-    """One line of AH2AC2's leaderboard: scores of 1,000 games with the human proxies."""
+    """Row of AH2AC2's leaderboard: scores of 1,000 games with the human proxies."""
 
     method: str
     mean: float
     median: float
     cross_entropy: float
-    """Nats per seat and timestep on the authors' held-out human games."""
+    """Nats per seat-timestep on the authors' held-out human games."""
 
 
-# AH2AC2 (arXiv 2506.21490), Table 4; the last two rows of each are not limited to 1,000 games of
-# data.
+# AH2AC2 (arXiv 2506.21490), Table 4; rows with "all data" are not limited to 1,000 games
 LEADERBOARD: dict[int, tuple[PublishedRow, ...]] = {
     2: (
         PublishedRow("OBL (L4)", 21.04, 22, 1.33),
@@ -90,15 +90,15 @@ LEADERBOARD: dict[int, tuple[PublishedRow, ...]] = {
 
 
 class PredictionRow(NamedTuple):
-    """Two columns of AH2AC2's Table 13: nats per seat and timestep, and accuracy per decision."""
+    """Two columns of AH2AC2's Table 13: nats per seat-timestep, accuracy per decision."""
 
     loss_per_timestep: float
     accuracy: float
 
 
 class PaperAblation(NamedTuple):
-    """One weight's row of AH2AC2's Tables 12 and 13 (two players): of 5,000 self-play games, and on
-    its validation and its test games."""
+    """Row of AH2AC2's Tables 12 and 13 for one KL weight (two players): 5,000 self-play games, and
+    prediction of validation and test games."""
 
     perfect: int
     minimum: int
@@ -107,14 +107,13 @@ class PaperAblation(NamedTuple):
 
 
 def _ablation(perfect: int, minimum: int, *predicted: float) -> PaperAblation:
-    """In the order of print: validation loss and accuracy, test loss and accuracy."""
+    """In printed order: validation loss and accuracy, test loss and accuracy."""
     return PaperAblation(
         perfect, minimum, PredictionRow(*predicted[:2]), PredictionRow(*predicted[2:])
     )
 
 
-# Tables 12 and 13, by KL weight. Table 12's count of zero scores is not legible for weights 0.3 and
-# 0.5.
+# Tables 12 and 13, by KL weight; Table 12's count of zero scores is illegible for 0.3 and 0.5
 ABLATION = {
     0.0: _ablation(143, 13, 7.368, 0.330, 7.385, 0.327),
     0.01: _ablation(247, 14, 1.354, 0.435, 1.369, 0.433),
@@ -126,4 +125,4 @@ ABLATION = {
     0.7: _ablation(1166, 0, 0.464, 0.671, 0.469, 0.668),
 }
 ABLATION_CLONE = PredictionRow(0.466, 0.676), PredictionRow(0.468, 0.674)
-"""Table 13's first row: on validation and on test games. Its self-play is 19.53 (A.7)."""
+"""Table 13's first row: validation and test games. Its self-play score is 19.53 (A.7)."""

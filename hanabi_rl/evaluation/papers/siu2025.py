@@ -1,8 +1,8 @@
-"""Figures of Siu et al. 2025 (arXiv 2503.15516): the metrics of the agents that people played with
-(Table 3), and what they tell of people's ratings (Table 5).
+"""Published figures of Siu et al. 2025 (arXiv 2503.15516): metrics of the study's agents (Table 3)
+and regressions of human ratings on them (Table 5).
 
-Two players, the standard game. Scores are points: cards on the fireworks whether or not the lives
-were lost.
+Two players, standard game. Scores are points: cards on the fireworks, also after the last life is
+lost.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ SOURCE = "Siu et al. 2025 (arXiv 2503.15516)"
 
 
 class MeanSD(NamedTuple):
-    """A mean and what stands behind its `±`: of scores the standard deviation over games, of the
-    rest, as far as can be told, that over partners."""
+    """Mean and its `±`: the SD over games for scores, apparently over partners for other
+    metrics."""
 
     mean: float
     deviation: float
 
 
 class AgentRow(NamedTuple):
-    """One line of Table 3."""
+    """Row of Table 3."""
 
     selfplay: MeanSD
     intra: MeanSD | None
-    """With other seeds of the same algorithm; bots have none."""
+    """With other seeds of the same algorithm; None for bots."""
     inter: MeanSD
-    """With the other 19 kinds of agents."""
+    """With the other 19 types of agents."""
     context_independence: MeanSD
     coordination: MeanSD
     action_entropy: MeanSD
@@ -88,33 +88,31 @@ RANDOM = "RandomBot"
 
 
 class Regression(NamedTuple):
-    """One ordinary least-squares line of Table 5: y a person's rating of a partner, x the partner's
+    """Ordinary least-squares line of Table 5. y: a person's rating of a partner; x: the partner's
     mean metric over games among agents."""
 
     r: float
     slope: float | None
-    """Rating points per unit of the metric; None for the parabola of IC, whose coefficients are not
-    printed."""
+    """Rating points per unit of the metric; None for the parabola of IC, unpublished."""
     p: float | None
     printed: float | None = None
-    """The slope in print, where it cannot be right: see `TABLE_5`."""
+    """Printed slope, where it must be a misprint: see `TABLE_5`."""
 
 
 class Regressions(NamedTuple):
-    """A line of Table 5: fitted to everybody's ratings, and without those of RandomBot."""
+    """Line of Table 5: fitted to all ratings, and to those without RandomBot."""
 
     everyone: Regression | None
     without_random: Regression
 
 
-# The rating is the sum of six 7-point items, 0 to 36 (the text says 35). No intercept is printed,
-# so that only differences can be predicted.
-#
-# Three slopes are misprints. slope * SD(x) / r is the standard deviation of the rating; with the
-# means of Table 3 (each agent once) it is 7.3 to 8.4 everywhere but there: 77, 0.93 and 0.75.
-# AD-entropy 279 is 27.9 (7.7), ARD-entropy 1.9 about 19 (9.3), and G1 -25.8 is -253, as the text
-# says (7.4). Elsewhere, too, the text differs, and the table is kept: intra-XP 1.648, r of IC 0.515
-# and 0.327, r of ARD 0.466 and 0.322, p of inter-XP 0.37.
+# The rating is the sum of six 7-point items, 0 to 36 (the text says 35). Without a published
+# intercept only differences can be predicted. Three slopes are misprints. slope * SD(x) / r is the
+# standard deviation of the rating; with the means of Table 3 (each agent once) it is 7.3 to 8.4 for
+# all other slopes, but 77, 0.93 and 0.75 for these. AD-entropy 279 is 27.9 (7.7), ARD-entropy 1.9
+# about 19 (9.3), and G1 -25.8 is -253, as in the text (7.4). The text also differs elsewhere, where
+# the table is used: intra-XP 1.648, r of IC 0.515 and 0.327, r of ARD 0.466 and 0.322, p of
+# inter-XP 0.37.
 TABLE_5: dict[str, Regressions] = {
     "selfplay": Regressions(Regression(0.447, 0.46, 0.000), Regression(0.168, 1.049, 0.001)),
     "intra": Regressions(None, Regression(0.234, 1.48, 0.000)),
@@ -136,7 +134,7 @@ TABLE_5: dict[str, Regressions] = {
     "g3": Regressions(Regression(0.421, 121.216, 0.000), Regression(0.166, 63.551, 0.001)),
 }
 SIGNIFICANT = 0.05 / 18
-"""Bonferroni's threshold of the paper, which counts 18 tests."""
+"""Bonferroni threshold of the paper, for 18 tests."""
 RATINGS, RATINGS_WITHOUT_RANDOM = 482, 409
-"""How many ratings; not printed, they follow from r and p (AD-entropy: -0.086 and 0.060)."""
+"""Number of ratings; unpublished, derived from r and p (AD-entropy: -0.086 and 0.060)."""
 RATING_RANGE = (0, 36)

@@ -1,5 +1,4 @@
-"""Entropies of actions and instantaneous coordination, against their definitions counted by hand
-and against closed forms."""
+"""Action entropies and instantaneous coordination, against counts by hand and closed forms."""
 
 import math
 from collections import Counter
@@ -16,7 +15,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 def as_record(moves: np.ndarray, rules: Rules | None = None) -> GameAnalysis:
-    """Games of which only the actions int[N, T] matter; they need not be legal."""
+    """Games with actions int[N, T], which need not be legal."""
     rules, count = rules or Rules(), len(moves)
     return GameAnalysis(
         Games(
@@ -37,7 +36,7 @@ def entropy(counts: Counter) -> float:
 
 
 def by_hand(games: Games) -> dict[str, float]:
-    """Every figure from counted tuples, one move at a time."""
+    """Every metric from counted tuples, one move at a time."""
     own, pairs, answers = Counter(), Counter(), Counter()
     for game in range(len(games)):
         moves = [int(move) for move in games.moves(game)]
@@ -72,7 +71,7 @@ def by_hand(games: Games) -> dict[str, float]:
 
 @pytest.mark.parametrize("players", [2, 3])
 @pytest.mark.parametrize("seats", ["all", "some"])
-def test_figures_equal_their_definitions(players, seats):
+def test_metrics_match_definitions(players, seats):
     games = random_games(Rules(num_players=players), 12)
     if seats == "some":
         games = with_counted_seats(games, np.random.default_rng(2).random((12, players)) < 0.5)
@@ -99,8 +98,9 @@ def test_seats_add_up():
     ).all()
 
 
-def test_independent_uniform_moves():
-    """AD is ln 20, ARD ln 400, and the plug-in of IC expects (20 - 1)^2 / 2n, corrected 0."""
+def test_uniform_moves_have_closed_form():
+    """AD-entropy is ln 20, ARD-entropy ln 400; IC without correction is on average (20 - 1)^2 / 2n,
+    corrected 0."""
     record = as_record(np.random.default_rng(0).integers(20, size=(400, 60)))
     pairs = 400 * 59
     assert action_information.action_entropy(record).mean == pytest.approx(math.log(20), abs=2e-3)
@@ -110,7 +110,7 @@ def test_independent_uniform_moves():
     assert action_information.response_entropy(record).mean == pytest.approx(
         math.log(400), abs=2e-2
     )
-    # twice n times the plug-in is chi-squared with 361 degrees of freedom
+    # 2n * uncorrected IC is chi-squared with 361 degrees of freedom
     plugin, deviation = (
         action_information.coordination_plugin(record).mean,
         math.sqrt(2 * 361) / (2 * pairs),
@@ -121,8 +121,8 @@ def test_independent_uniform_moves():
     )
 
 
-def test_who_copies_and_who_is_copied():
-    """Seat 1 repeats seat 0's uniform move: IC of the responder is ln 20, of seat 0 about none."""
+def test_coordination_measures_the_responder():
+    """Seat 1 repeats seat 0's uniform move: IC of seat 1 is ln 20, of seat 0 about 0."""
     moves = np.repeat(np.random.default_rng(1).integers(20, size=(300, 30)), 2, axis=1)
     games = as_record(moves).games
     copies, copied = (
@@ -138,9 +138,9 @@ def test_who_copies_and_who_is_copied():
     )
 
 
-def test_an_agent_that_varies_nothing():
+def test_constant_agent_has_zero_entropy():
     moves = np.zeros((5, 8), int)
-    moves[:, 1::2] = [3, 4, 3, 4]  # seat 1 takes turns, whatever seat 0 does: it always does one
+    moves[:, 1::2] = [3, 4, 3, 4]  # seat 1 alternates, independently of seat 0's constant move
     constant, alternating = (
         GameAnalysis(with_counted_seats(as_record(moves).games, np.arange(2) == seat))
         for seat in (0, 1)
@@ -151,7 +151,7 @@ def test_an_agent_that_varies_nothing():
     assert action_information.instantaneous_coordination(alternating).mean == pytest.approx(0)
 
 
-def test_the_first_move_of_a_game_answers_nothing():
+def test_first_move_is_in_no_pair():
     record = GameAnalysis(
         with_counted_seats(as_record(np.array([[7, 20]])).games, np.array([True, False]))
     )
@@ -161,13 +161,13 @@ def test_the_first_move_of_a_game_answers_nothing():
 
 
 @pytest.mark.slow  # 200 bootstraps
-def test_the_interval_holds_the_entropy_as_often_as_it_says():
-    """Of 200 samples of a known distribution about 190 intervals hold its entropy."""
-    rng, shares = np.random.default_rng(3), np.array([0.5, 0.25, 0.15, 0.1])
-    truth = -(shares * np.log(shares)).sum()
-    held = 0
+def test_entropy_interval_has_nominal_coverage():
+    """95% of 200 samples of a known distribution: about 190."""
+    rng, probabilities = np.random.default_rng(3), np.array([0.5, 0.25, 0.15, 0.1])
+    truth = -(probabilities * np.log(probabilities)).sum()
+    covered = 0
     for _ in range(200):
-        record = as_record(rng.choice(4, p=shares, size=(60, 20)))
+        record = as_record(rng.choice(4, p=probabilities, size=(60, 20)))
         interval = action_information.action_entropy_corrected(record).interval
-        held += interval.low <= truth <= interval.high
-    assert 180 <= held <= 199
+        covered += interval.low <= truth <= interval.high
+    assert 180 <= covered <= 199

@@ -1,4 +1,4 @@
-"""What moves are by convention: positions made and annotated by hand."""
+"""Convention annotations, against positions annotated by hand."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from hanabi_rl.games.hanabi.python_game import (
 )
 from hanabi_rl.games.hanabi.rules import Rules
 
-HIDDEN = "R1 R1 G4 B4 W4"  # a hand that is not looked at: the mover's own
+HIDDEN = "R1 R1 G4 B4 W4"  # the current player's own hand, which annotation ignores
 
 
 def notes_of(hands: str, *moves: str) -> list[str]:
-    """The notes on what `played` says."""
+    """Annotations of the moves of `played`, as text."""
     deck, actions = played(hands, *moves)
     rules = Rules(num_players=hands.count("|") + 1)
     return [str(note) for note in annotate(rules, deck, [*actions, rules.noop, 0])]
 
 
 def played(hands: str, *moves: str) -> tuple[list[int], list[int]]:
-    """Deck and actions of a game that begins with `hands` ("R1 ... | ...", the oldest card first)
-    and in which `moves` are made ("Bob red", "play 3", "discard 1"; slots from 1, the oldest)."""
+    """Deck and actions of a game that begins with `hands` ("R1 ... | ...", oldest card first) and
+    `moves` ("Bob red", "play 3", "discard 1"; slots from 1, the oldest)."""
     rules = Rules(num_players=hands.count("|") + 1)
     deck = [card_id(rules, card) for hand in hands.split("|") for card in hand.split()]
     deck += sorted((Counter(full_deck(rules)) - Counter(deck)).elements(), reverse=True)
@@ -61,14 +61,14 @@ def action_of(table: PythonGame, move: str) -> int:
     return encode_action(table.rules, Move("color", offset=offset, value=COLOR_NAMES.index(value)))
 
 
-TWO = {  # Alice's hand is nobody's business
+TWO = {  # Bob's hand, Alice's hint, its annotation
     "a 1 by rank fits": ("G3 B1 Y4 W3 R4", "Bob 1", "play hint"),
     "the chop is the focus, and fits": ("B1 G3 Y4 W3 B4", "Bob blue", "play hint"),
     "off the chop it is the newest new card": ("G3 B4 Y4 W3 B1", "Bob blue", "play hint"),
     "the focus does not fit": (
         "G3 B1 Y4 W3 B4",
         "Bob blue",
-        "stall hint, but misleads",  # Bob takes B4 for B1, and will play it
+        "stall hint, but misleads",  # Bob takes B4 for B1 and will play it
     ),
     "a 5 on the chop": ("G5 B3 Y4 W3 R4", "Bob 5", "save hint"),
     "a 5 off the chop, nobody having discarded": ("G3 B5 Y4 W3 R4", "Bob 5", "stall hint"),
@@ -81,20 +81,20 @@ TWO = {  # Alice's hand is nobody's business
 
 
 @pytest.mark.parametrize(("bobs", "hint", "expected"), TWO.values(), ids=TWO)
-def test_a_first_hint(bobs: str, hint: str, expected: str) -> None:
-    """With all tokens there Alice cannot discard: what says nothing else stalls."""
+def test_first_hints(bobs: str, hint: str, expected: str) -> None:
+    """With all tokens available Alice cannot discard: other hints are stall hints."""
     assert notes_of(f"{HIDDEN} | {bobs}", hint) == [expected]
 
 
-def test_a_hint_is_judged_by_what_its_giver_sees() -> None:
-    """Whatever Alice holds, unknown to her."""
+def test_hint_is_judged_from_givers_view() -> None:
+    """The result does not depend on Alice's own, unknown cards."""
     for own in (HIDDEN, "B1 B1 Y5 W5 R5", "G3 G3 Y2 Y2 B2"):
         assert notes_of(f"{own} | G4 B1 Y4 W3 R4", "Bob blue") == ["play hint"]
         assert notes_of(f"{own} | G4 B2 Y4 W3 R4", "Bob blue") == ["stall hint, but misleads"]
 
 
-def test_where_all_cards_are_of_one_rank_a_hint_on_the_chop_may_save_the_last_copy() -> None:
-    """There is no 2 that a hint by rank could save."""
+def test_single_rank_chop_hint_saves_critical_card() -> None:
+    """With one rank, no 2 can be saved."""
     rules = Rules(num_colors=2, num_ranks=1, hand_size=2, num_cards_of_rank=(2,))
     table = PythonGame(rules, [1, 1, 0, 0])
     table.apply(action_of(table, "Bob 1"))
@@ -103,7 +103,7 @@ def test_where_all_cards_are_of_one_rank_a_hint_on_the_chop_may_save_the_last_co
 
 def test_plays() -> None:
     hands = "R3 R2 G4 B4 W4 | G1 B1 Y4 W3 R4"
-    first = ("Bob 1", "play 1")  # the oldest 1: all of them fit
+    first = ("Bob 1", "play 1")  # the oldest 1; all 1s are playable
     assert notes_of(hands, *first) == ["play hint", "known play"]
     assert notes_of(hands, *first, "play 5")[2] == "other play, but blind play"
     fours = ("Bob 4", "Alice 4", "Bob 3")
@@ -119,13 +119,13 @@ def test_discards() -> None:
     assert notes_of(hands, *before, "discard 3")[2] == "other discard, but discards hinted card"
 
 
-def test_a_discard_beside_a_card_to_play() -> None:
+def test_discard_with_playable_card_violates() -> None:
     hands = "R1 R2 G4 B4 W4 | G3 B3 Y4 W3 R4"
     assert notes_of(hands, "Bob 4", "Alice 1", "discard 2")[2] == "chop, but missed play"
     assert notes_of(hands, "Bob 4", "Alice 1", "Bob 3")[2] == ("other hint, but focus, missed play")
 
 
-def test_a_second_copy_is_trash_once_the_first_is_played() -> None:
+def test_second_copy_becomes_useless() -> None:
     hands = "R3 R2 G4 B4 W4 | B1 B1 Y4 W3 R4"
     found = notes_of(hands, "Bob blue", "play 1", "Bob 1", "discard 1")
     assert found == ["play hint, but good touch", "hinted play", "fix hint", "known useless"]
@@ -135,23 +135,22 @@ SAVES = {"G5": True, "G2": True, "G3": False}
 
 
 @pytest.mark.parametrize(("chop", "lost"), SAVES.items(), ids=SAVES)
-def test_a_card_that_should_have_been_saved(chop: str, lost: bool) -> None:
-    """It counts once it is discarded, against whoever moved before."""
+def test_discard_reveals_missed_save(chop: str, lost: bool) -> None:
     hands = f"R3 R2 G4 B4 W4 | {chop} B3 Y4 W3 R4"
     third, last = notes_of(hands, "Bob 4", "Alice 4", "Bob red", "discard 1")[2:]
     assert third == "stall hint" + ", but missed save" * lost and last == "chop"
 
 
-def test_a_last_copy_is_saved_by_either_kind_of_hint() -> None:
+def test_either_hint_saves_critical_card() -> None:
     hands = "G3 R2 G4 B4 W4 | G3 B4 Y4 W3 R4"
-    start = ("Bob 4", "Alice 4", "discard 1", "Alice 2")  # the other green 3 is gone
+    start = ("Bob 4", "Alice 4", "discard 1", "Alice 2")  # the other green 3 is discarded
     for hint in ("Bob green", "Bob 3"):
         assert notes_of(hands, *start, hint)[4] == "save hint"
-    other = "Y3 R2 G4 B4 W4 | G3 B4 Y4 W3 R4"  # of green 3s there are two
+    other = "Y3 R2 G4 B4 W4 | G3 B4 Y4 W3 R4"  # two green 3s are left
     assert notes_of(other, *start, "Bob green")[4] == "other hint, but focus, misleads"
 
 
-def test_the_early_game_ends_with_a_discard_from_the_chop() -> None:
+def test_chop_discard_ends_early_game() -> None:
     hands = "R3 R2 G4 B4 W4 | G3 B5 Y4 W3 R4"
     before = ("Bob 4", "Alice 4")
     assert notes_of(hands, *before, "Bob 5")[2] == "stall hint"
@@ -162,9 +161,8 @@ def test_the_early_game_ends_with_a_discard_from_the_chop() -> None:
 THREE = "R3 R3 G4 B4 W4 | Y3 G3 B3 W3 {bob} | {cathy}"
 
 
-def test_a_finesse() -> None:
-    """Cathy's blue 2 is hinted; Bob, before her, sees it, and plays his newest card for a blue 1.
-    Cathy waits until he has."""
+def test_finesse() -> None:
+    """Cathy's blue 2 is hinted; Bob, before Cathy, plays his newest card as blue 1. Cathy waits."""
     hands = THREE.format(bob="B1", cathy="B2 Y4 G4 W4 R4")
     assert notes_of(hands, "Cathy blue", "play 5", "play 1") == [
         "finesse",
@@ -176,33 +174,33 @@ def test_a_finesse() -> None:
     )
 
 
-def test_a_finesse_of_the_player_after() -> None:
-    """The receiver, Bob, comes before Cathy, sees her blue 1 and waits."""
+def test_finesse_of_player_after_receiver() -> None:
+    """Bob, the receiver, acts before Cathy, sees her blue 1 and waits."""
     hands = "R3 R3 G4 B4 W4 | B2 G3 Y3 W3 R4 | Y4 G4 W4 R4 B1"
     found = notes_of(hands, "Bob blue", "Alice 4", "play 5", "Bob 3", "play 1")
     assert (found[0], found[2], found[4]) == ("finesse", "finesse play", "hinted play")
 
 
-def test_a_finesse_is_certain_or_none() -> None:
-    """The newest card is another one, which does not fit."""
+def test_finesse_requires_the_missing_card() -> None:
+    """The newest card is another one, which is unplayable."""
     hands = THREE.format(bob="Y4", cathy="B2 Y4 G4 W4 R4")
     assert notes_of(hands, "Cathy blue") == ["stall hint, but misleads"]
 
 
-def test_a_bluff() -> None:
-    """Another card that fits lies where the blue 1 would, in the next player's hand."""
+def test_bluff() -> None:
+    """The next player's newest card is playable, but is not the blue 1."""
     hands = THREE.format(bob="R1", cathy="B2 Y4 G4 W4 R4")
     assert notes_of(hands, "Cathy blue", "play 5", "play 1") == [
         "bluff",
         "finesse play",
         "other play, but unsupported play",  # Cathy saw that it was no blue 1
     ]
-    second = "R3 R3 G4 B4 W4 | B2 Y4 G4 W4 R4 | Y3 G3 B3 W3 R1"  # Cathy is not next
+    second = "R3 R3 G4 B4 W4 | B2 Y4 G4 W4 R4 | Y3 G3 B3 W3 R1"  # Cathy is not the next player
     assert notes_of(second, "Bob blue") == ["stall hint, but misleads"]
 
 
-def test_a_prompt() -> None:
-    """Bob's 2, saved, may be any; after the blue 1 a hint on Cathy's blue 3 asks for it."""
+def test_prompt() -> None:
+    """After blue 1, a hint on Cathy's blue 3 prompts Bob's 2, which was saved by rank."""
     hands = "B1 R3 G4 B4 W4 | B2 G3 Y3 W3 R4 | B3 Y4 G4 W4 R4"
     start = ("Bob 2", "Alice blue", "Alice red", "play 1", "Alice 4", "Alice 3")
     found = notes_of(hands, *start, "Cathy blue", "play 1", "play 1")
@@ -210,21 +208,21 @@ def test_a_prompt() -> None:
     assert found[6:] == ["prompt", "hinted play", "hinted play"]
 
 
-def test_a_finesse_is_of_others_before_the_receiver() -> None:
-    """Bob, whose 2 is hinted, sees Cathy's blue 1, and not his own."""
+def test_finesse_skips_receivers_own_card() -> None:
+    """Bob, whose 2 is hinted, sees Cathy's blue 1 but not his own."""
     hands = "R3 R3 G4 B4 W4 | Y3 B2 G3 W3 B1 | Y4 G4 W4 R4 B1"
     found = notes_of(hands, "Bob 2", "Alice 4", "play 5")
     assert (found[0], found[2]) == ("finesse", "finesse play")
 
 
-def test_a_2_that_is_seen_elsewhere_needs_no_saving() -> None:
+def test_visible_2_needs_no_save() -> None:
     hands = "R3 R3 G4 B4 W4 | G2 B3 Y4 W3 R4 | Y3 G3 B3 W3 {}"
     assert notes_of(hands.format("R4"), "Bob 2") == ["save hint"]
     assert notes_of(hands.format("G2"), "Bob 2") == ["stall hint"]
 
 
-def test_a_2_on_the_chop_may_be_saved_or_played() -> None:
-    """Red 1 is played, so red 2 fits; nobody takes the green one for it."""
+def test_chop_2_hint_allows_save_or_play() -> None:
+    """After red 1, red 2 is playable; the green 2 must not be taken for it."""
     hands = "R1 R3 G4 B4 W4 | G2 B3 Y4 W3 R4"
     found = notes_of(hands, "Bob 4", "Alice red", "play 1", "Alice 3", "Bob 2", "play 1")
     assert found[2:] == [
@@ -235,7 +233,7 @@ def test_a_2_on_the_chop_may_be_saved_or_played() -> None:
     ]
 
 
-ONES = {  # red 1 is played; Bob's hand, the slot of the focus, whether it misleads
+ONES = {  # after red 1: Bob's hand, the slot of the focus, True if the hint misleads
     "the older fits": ("B3 B1 Y4 W3 R1", 2, False),
     "the older is useless": ("B3 R1 Y4 W3 B1", 2, True),
     "three, the oldest useless": ("B3 R1 Y1 W3 B1", 2, True),
@@ -245,24 +243,22 @@ ONES = {  # red 1 is played; Bob's hand, the slot of the focus, whether it misle
 
 
 @pytest.mark.parametrize(("bobs", "slot", "misleads"), ONES.values(), ids=ONES)
-def test_of_several_1s_of_the_starting_hand_the_oldest_is_played_first(
-    bobs: str, slot: int, misleads: bool
-) -> None:
-    """Each hint touches a useless red 1; only the focus misleads, the first that Bob will play."""
+def test_oldest_starting_1_is_focus(bobs: str, slot: int, misleads: bool) -> None:
+    """Each hint touches a useless red 1; only the focus, which Bob will play first, misleads."""
     moves = ("Bob 3", "Alice red", "play 1", "Alice 4", "Bob 1")
     note = annotate(Rules(), *played(f"R1 R3 G4 B4 W4 | {bobs}", *moves))[-1]
     assert note.kind == "play hint" and note.focus == 5 + slot - 1
     assert note.violations == ("good touch", *(["misleads"] if misleads else []))
 
 
-FRESH = {  # what Bob draws, after three of his cards -> what the focus is, and whether it misleads
+FRESH = {  # Bob's draw after three of his cards -> focus, True if the hint misleads
     "a fresh 1 goes before the older ones": ("G1", "G1", False),
     "a fresh 1 that is useless": ("R1", "R1", True),
 }
 
 
 @pytest.mark.parametrize(("drawn", "focus", "misleads"), FRESH.values(), ids=FRESH)
-def test_a_1_drawn_since_is_played_first(drawn: str, focus: str, misleads: bool) -> None:
+def test_drawn_1_precedes_starting_1s(drawn: str, focus: str, misleads: bool) -> None:
     hands = f"R1 R3 G4 B4 W4 | B3 R3 Y4 Y1 W3 W2 {drawn}"
     moves = ("Bob 4", "Alice red", "play 1", "discard 1", "Bob 1")
     deck, actions = played(hands, *moves)
@@ -271,36 +267,37 @@ def test_a_1_drawn_since_is_played_first(drawn: str, focus: str, misleads: bool)
     assert ("misleads" in note.violations) == misleads
 
 
-def test_the_newest_of_two_1s_drawn_since_is_the_focus() -> None:
+def test_newest_drawn_1_is_focus() -> None:
     hands = "R1 R3 G4 B4 W4 | B3 R3 Y4 G4 W3 W2 R1 G1"
     start = ("Bob blue", "Alice red", "play 1", "discard 1", "Bob white", "discard 1", "Bob 1")
     note = annotate(Rules(), *played(hands, *start))[-1]
     assert (note.focus, note.violations) == (12, ("good touch",))
 
 
-def test_1s_that_had_a_hint_before_have_the_newest_as_their_focus() -> None:
-    """A second hint plays no several 1s: it says which they are."""
+def test_newest_rehinted_1_is_focus() -> None:
+    """A second hint on 1s identifies them instead of ordering plays."""
     hands = "R3 R4 G4 B4 W4 | B3 R1 Y4 W3 Y1"
     deck, actions = played(hands, "Bob red", "Alice 4", "Bob yellow", "Alice 3", "Bob 1")
     assert annotate(Rules(), deck, actions)[-1].focus == 9
 
 
-def test_whoever_has_a_card_to_play_is_not_expected_to_discard() -> None:
+def test_player_with_play_needs_no_save() -> None:
     hands = "R3 R2 G4 B4 W4 | G5 B3 Y4 W3 B1"
     found = notes_of(hands, "Bob blue", "Alice 4", "Bob 4", "discard 1")
     assert found[2:] == ["other hint, but focus", "chop, but missed play"]
 
 
-def test_a_copy_of_what_the_giver_knows_to_hold_is_no_good_touch() -> None:
+def test_copy_of_givers_card_violates_good_touch() -> None:
     hands = "R1 W3 G4 B4 W4 | Y3 R1 Y4 W3 B4"
     assert notes_of(hands, "Bob 4", "Alice red", "Bob 1")[2] == "play hint, but good touch"
     assert notes_of(hands, "Bob 4", "Alice white", "Bob 1")[2] == "play hint"
 
 
-def test_hinted_cards_are_useful_and_hinted_once() -> None:
+def test_inference_assumes_useful_single_hints() -> None:
     hands = "R3 R2 G4 B4 W4 | B3 G1 Y4 W3 B1"
     assert notes_of(hands, "Bob 1", "play 5", "Bob 4", "play 2")[3] == "hinted play"
-    twice = "R1 W3 G4 B4 W4 | Y3 R1 Y4 W3 B4"  # Bob sees Alice's, and is told that his is another
+    # Bob sees Alice's red 1, and learns that his own is a copy
+    twice = "R1 W3 G4 B4 W4 | Y3 R1 Y4 W3 B4"
     assert notes_of(twice, "Bob red", "Alice red", "Bob 1", "discard 2") == [
         "play hint",
         "play hint, but good touch",
@@ -309,14 +306,14 @@ def test_hinted_cards_are_useful_and_hinted_once() -> None:
     ]
 
 
-def test_the_early_game_does_not_come_back() -> None:
+def test_early_game_does_not_return() -> None:
     hands = "R3 R2 G4 B4 W4 | G3 G4 Y4 W3 B5"
     found = notes_of(hands, "Bob 4", "Alice 4", "discard 1", "play 1", "Bob 5")
     assert found[2:] == ["chop", "other play, but blind play", "other hint, but focus"]
 
 
-def test_at_the_end_anything_may_be_tried() -> None:
-    """When nothing is left to draw; of random games."""
+def test_blind_plays_are_allowed_at_end() -> None:
+    """With an empty deck; on random games."""
     tried = 0
     for seed in range(8):
         games = random_games(TINY, 1, seed)
@@ -335,8 +332,8 @@ ANNOTATED = (Path(__file__).parent / "annotated.txt").read_text().split("\ngame:
 
 
 @pytest.mark.parametrize("game", ANNOTATED, ids=lambda game: game.partition(",")[0])
-def test_whole_games_annotated_by_hand(game: str) -> None:
-    """210 moves in all."""
+def test_hand_annotated_games(game: str) -> None:
+    """210 moves in total."""
     lines = game.splitlines()[1:]
     cards = " ".join(line.removeprefix("deck: ") for line in lines[:2]).split()
     moves = [line[:13].strip() for line in lines[2:] if line]
@@ -349,9 +346,8 @@ def test_whole_games_annotated_by_hand(game: str) -> None:
     assert table.over
 
 
-def test_shares_are_of_counted_seats() -> None:
-    """By hand: a play hint that is followed, then a card played by nothing (Alice) and a chop that
-    is discarded (Bob)."""
+def test_fractions_use_counted_seats() -> None:
+    """By hand: a play hint that is followed, then a blind play (Alice) and a chop discard (Bob)."""
     hands = "R3 R2 G4 B4 W4 | G3 B1 Y4 W3 R4"
     deck, actions = played(hands, "Bob blue", "play 2", "play 1", "discard 1")
     games = one_game(deck, actions)

@@ -1,15 +1,14 @@
-"""Information per play and communicativeness, against their definitions on one plain-Python game at
-a time."""
+"""Behaviour metrics, against their definitions on one plain-Python game at a time."""
 
 import dataclasses
 
 import numpy as np
 import pytest
-from support.games import shared_data
+from support.games import as_games, shared_data
 from support.tables import text_of
 
 from hanabi_rl.data.files import load_games
-from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure import behaviour
 from hanabi_rl.evaluation.measure.behaviour import read_turns
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
@@ -25,10 +24,10 @@ SMALL = Rules(
 
 
 def talkative_games(rules: Rules, num_games: int) -> Games:
-    """Random games of players who see their cards: they play what fits or give a random hint, so
-    cards get known."""
+    """Random games of players that see their cards and play playable ones or hint, so that cards
+    become known."""
     rng = np.random.default_rng(0)
-    decks, moves = [], []
+    tables, moves = [], []
     for _ in range(num_games):
         table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         while not table.over:
@@ -49,25 +48,16 @@ def talkative_games(rules: Rules, num_games: int) -> Games:
             options = fits if fits and rng.random() < 0.4 else hints or legal
             played.append(int(rng.choice(options)))
             table.apply(played[-1])
-        decks.append(table.deck)
+        tables.append(table)
         moves.append(np.array(played, np.int32))
-    return Games(
-        rules=rules,
-        decks=np.array(decks, np.uint8),
-        actions=pad_moves(rules, moves),
-        num_actions=np.array([len(played) for played in moves], np.int32),
-        scores=np.zeros(num_games, np.int32),
-        game_ids=np.arange(num_games),
-        unfinished=np.zeros(num_games, bool),
-    )
+    return as_games(rules, tables, moves)
 
 
 SUMS = ("named", "deduced", "plays", "hints", "turns", "token_turns")
 
 
 def by_hand(games: Games) -> dict[str, np.ndarray]:
-    """float[N] each, from the definitions: the table keeps what each card's holder was told, and
-    what that rules out."""
+    """float[N] each, from the definitions, by the knowledge in `PythonGame`."""
     rules = games.rules
     sums = np.zeros((6, len(games)))
     for game in range(len(games)):
@@ -95,7 +85,7 @@ MEASURED = {
 
 @pytest.mark.parametrize("rules", [SMALL, Rules(num_players=3)], ids=["small", "3 players"])
 @pytest.mark.parametrize("human", [False, True])
-def test_behaviour_equals_its_definition(rules, human):
+def test_behaviour_matches_definition(rules, human):
     games = talkative_games(rules, 7)
     if human:
         seats = np.random.default_rng(1).random((7, rules.num_players)) < 0.5
@@ -113,36 +103,28 @@ def test_behaviour_equals_its_definition(rules, human):
     for name in ("plays", "hints", "turns", "token_turns"):
         assert figures[name] == expected[name].sum()
     assert 0 < figures["token_turns"] < figures["turns"]
-    if rules is SMALL:  # with two colours a hint tells of the cards it does not touch, too
+    if rules is SMALL:  # with two colours a hint is informative about untouched cards
         assert expected["deduced"].sum() > expected["named"].sum()
 
 
 def one_game(rules: Rules, deck: list[int], moves: list[Move]) -> GameAnalysis:
-    actions = [encode_action(rules, move) for move in moves]
-    return GameAnalysis(
-        Games(
-            rules=rules,
-            decks=np.array([deck], np.uint8),
-            actions=np.array([[*actions, rules.noop]], np.int32),
-            num_actions=np.array([len(actions)], np.int32),
-            scores=np.zeros(1, np.int32),
-            game_ids=np.zeros(1, np.int32),
-            unfinished=np.ones(1, bool),
-        )
-    )
+    table, actions = PythonGame(rules, deck), [encode_action(rules, move) for move in moves]
+    for action in actions:
+        table.apply(action)
+    return GameAnalysis(as_games(rules, [table], [np.array(actions, np.int32)]))
 
 
 def test_a_game_by_hand():
-    # Alice holds R1 R1 R2, Bob G1 G1 G2 (colours 0 and 1). Alice hints Bob green, which Bob's cards
-    # all are; Bob tells Alice of her 1s, and she plays one: rank named, colour unknown. Bob plays a
-    # G1: colour named, rank unknown.
+    # Alice holds R1 R1 R2, Bob G1 G1 G2 (colours 0 and 1). Alice hints green, all of Bob's cards;
+    # Bob hints 1 and Alice plays one: rank named, colour unknown. Bob plays a G1: colour named,
+    # rank unknown.
     deck = [0, 0, 1, 3, 3, 4, 0, 1, 2, 3, 4, 5]
     moves = [
         Move("color", offset=1, value=1),
         Move("rank", offset=1, value=0),
         Move("play", slot=0),
         Move("play", slot=0),
-        Move("discard", slot=1),  # Alice's R2: no token was there
+        Move("discard", slot=1),  # Alice's R2: no token is left
     ]
     record = one_game(Rules(num_colors=2, num_ranks=3, hand_size=3, max_info_tokens=2), deck, moves)
     figures = behaviour_figures(record)
@@ -154,7 +136,7 @@ def test_a_game_by_hand():
     assert figures["hint_rate"] == 0.4
 
 
-def test_nothing_played_is_none_not_a_number():
+def test_undefined_behaviour_is_none():
     record = one_game(SMALL, full_deck(SMALL), [Move("rank", offset=1, value=1)])
     figures = behaviour_figures(record)
     assert (figures["information_per_play"], figures["information_per_play_ci95"]) == (None, None)
@@ -162,7 +144,7 @@ def test_nothing_played_is_none_not_a_number():
     assert "none" in text_of(behaviour_parts, figures, SMALL)
 
 
-def test_the_table_stands_beside_the_papers_where_the_game_is_theirs():
+def test_table_shows_paper_for_same_rules():
     figures = behaviour_figures(GameAnalysis(talkative_games(SMALL, 7)))
     lines = text_of(behaviour_parts, figures, Rules()).splitlines()
     assert lines[0].split()[-4:] == ["human", "games", "HP1", "HP2"]
@@ -174,10 +156,10 @@ def test_the_table_stands_beside_the_papers_where_the_game_is_theirs():
         assert "AH2AC2" not in text and "HP1" not in text
 
 
-@pytest.mark.slow  # of the figures that random games show
-def test_the_recorded_human_games():
-    """Values measured by an independent script: shared/reference/paper-tables.md. It counts both
-    seats of the games with an AI."""
+@pytest.mark.slow  # recorded games
+def test_recorded_human_games():
+    """Values of an independent script (shared/reference/paper-tables.md), which counts both seats
+    of the games with an AI."""
     found = behaviour_figures(
         GameAnalysis(load_games(shared_data("3_player_games_val.safetensors")))
     )

@@ -1,4 +1,4 @@
-"""BR-Prox against rliable's numbers and by hand."""
+"""BR-Prox, against rliable and by hand."""
 
 import json
 
@@ -20,7 +20,7 @@ RUNS = np.array(
 )
 
 
-def test_the_numbers_of_rliable():
+def test_br_prox_matches_rliable():
     """rliable 1.2.0, 50,000 resamples: shared/reference/zsc-eval.md, C4."""
     found = br_prox(RUNS[..., None], np.ones(5))
     assert found.iqm.mean == pytest.approx(0.5833333) and found.over == "runs"
@@ -32,13 +32,13 @@ def test_the_numbers_of_rliable():
     assert br_prox(RUNS[..., None], np.ones(5), seed=1).iqm != found.iqm
 
 
-def test_inter_quartile_means_by_hand():
+def test_interquartile_means_by_hand():
     assert interquartile_mean(np.array([1, 0, 0, 0])) == 0
     assert interquartile_mean(np.array([1, 0, 0])) == pytest.approx(1 / 3)
     assert interquartile_mean(np.array([[8, 1, 2, 3], [0, 0, 5, 9]])).tolist() == [2.5, 2.5]
 
 
-def test_the_matrix_game():
+def test_matrix_game():
     """Payoffs diag(10, 8, 6); partner k always plays k."""
     payoffs = np.diag([10.0, 8, 6])
     best = payoffs.max(axis=0)
@@ -48,9 +48,9 @@ def test_the_matrix_game():
     assert ratios(first, best).tolist() == [1, 0, 0]
 
 
-def test_partners_are_split_by_their_own_self_play():
-    """ZSC-Eval, section 5.2: moderate are those whose J(pi) is at most the median, the others are
-    experts; who has the best of best responses (the third) may be weak by itself."""
+def test_partners_are_split_by_self_play():
+    """ZSC-Eval, section 5.2: partners with J(pi) at most the median are moderate, the others
+    experts; the partner with the best best response (the third) can be weak in self-play."""
     selfplay = np.array([4.0, 3.0, 0.0, 2.0])  # median 2.5
     assert is_expert(selfplay).tolist() == [True, True, False, False]
     assert is_expert(np.array([0.0, 0, 0, 7])).tolist() == [False, False, False, True]
@@ -72,16 +72,16 @@ def test_partners_are_split_by_their_own_self_play():
     assert set(by_strength(returns, best, np.full(4, 3.0))) == {"all", "moderate"}
 
 
-def test_what_beats_a_best_response_is_clipped_and_counted():
+def test_entries_above_one_are_clipped():
     found = br_prox(np.array([[6.0, 2, 3, 0]])[..., None], np.array([4.0, 4, 4, 0]))
-    assert found.clipped == 0.25  # not the last: 0 of 0 is 1
+    assert found.clipped == 0.25  # not the last: 0 / 0 counts as 1
     assert found.iqm.mean == pytest.approx((0.75 + 1) / 2)  # of 0.5 0.75 1 1
     assert found.unclipped == pytest.approx((0.75 + 1) / 2)  # of 0.5 0.75 1 1.5
     assert found.mean == pytest.approx(3.25 / 4)
 
 
-def test_best_responses_that_score_nothing_are_counted():
-    """Two of the four columns; they count as reached, whatever the agent gets."""
+def test_zero_best_responses_are_counted():
+    """Two of the four columns; they count as 1 for every agent."""
     found = br_prox(np.array([[1.0, 0, 2, 0]])[..., None], np.array([4.0, 0, 4, -1]))
     assert found.best_zero == 0.5 and found.as_dict()["best_response_zero_fraction"] == 0.5
     assert found.mean == pytest.approx((0.25 + 1 + 0.5 + 1) / 4)
@@ -95,15 +95,15 @@ def test_best_responses_that_score_nothing_are_counted():
     }
 
 
-def test_one_run_has_an_interval_over_decks():
+def test_single_run_interval_uses_decks():
     scores = np.array([[[0, 4, 4, 0] * 25, [2, 2, 2, 2] * 25]], float)
     found = br_prox(scores, np.array([8.0, 4.0]))
     assert found.over == "decks" and found.iqm.mean == pytest.approx(3 / 8)
-    # the mean of the first column has a standard error of 2 / sqrt(100), a 16th of it here
+    # standard error of the first column's mean: 2 / sqrt(100); here 1/16 of it
     assert found.iqm.std_error == pytest.approx(0.2 / 16, rel=0.05)
-    above = br_prox(scores, np.array([1.0, 1.0]))  # of every deck drawn again, too
+    above = br_prox(scores, np.array([1.0, 1.0]))  # also above 1 in every resample
     assert above.iqm.mean == 1 and above.iqm.bounds == [1, 1] and above.clipped == 1
-    few = br_prox(np.array([[[4.0, 2, 4, 4]]]), np.array([4.0]))  # Student's t knows no 1
+    few = br_prox(np.array([[[4.0, 2, 4, 4]]]), np.array([4.0]))  # Student's t interval exceeds 1
     assert few.iqm.mean == 0.875 and few.iqm.high == 1 and few.iqm.low < 0.6
     with pytest.raises(ValueError, match="expected returns"):
         br_prox(scores, np.ones(3))
@@ -121,7 +121,7 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize("method", BOUNDS)
-def test_the_authors_recorded_returns(method):
+def test_published_returns(method):
     if not VECTORS.exists():
         pytest.skip(f"needs the authors' recorded returns, not part of the repository: {VECTORS}")
     data = json.loads(VECTORS.read_text())["br_prox"][f"random3/{method}"]

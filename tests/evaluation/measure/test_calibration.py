@@ -1,4 +1,4 @@
-"""The temperature at which a policy is nearest to another."""
+"""Calibrated temperature between two policies."""
 
 import numpy as np
 import pytest
@@ -13,33 +13,31 @@ from hanabi_rl.play.episodes import play_games
 
 
 @pytest.mark.parametrize("sharpness", [2.0, 1.25])
-def test_a_sharpened_copy_is_nearest_where_it_is_no_sharper(sharpness: float) -> None:
+def test_calibration_undoes_sharpening(sharpness: float) -> None:
     policy = network_policy(TINY, 3)
     found = calibrate_temperature(policy, policy.at_temperature(1 / sharpness), num_games=16)
     assert found == pytest.approx(sharpness)
 
 
-def test_it_is_the_least_of_the_kls_measured_one_by_one() -> None:
+def test_calibration_minimises_kl() -> None:
     reference, policy = network_policy(TINY, 3), network_policy(TINY, 4)
     decks = evaluation_decks(TINY, 16, 7, "selection")
     played = play_games((policy, policy), TINY, decks, 7, sample=True)
-    some = TEMPERATURES[[0, 10, 30, 44]]
+    temperatures = TEMPERATURES[[0, 10, 30, 44]]
     each = [
-        kl_on_games(reference, policy.at_temperature(t), played.decks, played.actions) for t in some
+        kl_on_games(reference, policy.at_temperature(t), played.decks, played.actions)
+        for t in temperatures
     ]
     expected = [one.kl.sum() / one.decisions.sum() for one in each]
-    got = kl_at_temperatures(reference, policy, played.decks, played.actions, some)
+    got = kl_at_temperatures(reference, policy, played.decks, played.actions, temperatures)
     np.testing.assert_allclose(got, expected, rtol=1e-5)
     found = calibrate_temperature(reference, policy, num_games=16, seed=7)
     at = kl_at_temperatures(reference, policy, played.decks, played.actions, TEMPERATURES)
     assert found == TEMPERATURES[at.argmin()] and np.ptp(at) > 1e-4
 
 
-def test_the_games_are_sampled_ones_of_the_policy_on_selection_decks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Neither greedy play, which never shows how sure a policy is, nor decks that are reported on,
-    nor games of the reference."""
+def test_calibration_samples_selection_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on greedy games, report decks or games of the reference."""
     reference, policy = network_policy(TINY, 3), network_policy(TINY, 4)
     read = []
 

@@ -1,5 +1,5 @@
-"""Context independence: atoms against a plain-Python table, formulas and the figure against their
-definitions, and closed forms."""
+"""Context independence: atoms against `PythonGame`, formulas and CI against definitions and closed
+forms."""
 
 import numpy as np
 import pytest
@@ -36,11 +36,11 @@ THREE = Rules(
 
 
 class Watched(PythonGame):
-    """A table that remembers what its last move was."""
+    """`PythonGame` with its last move."""
 
     last: Move | None = None
     scored = False
-    touched_before: frozenset[int] = frozenset()  # orders
+    touched_before: frozenset[int] = frozenset()  # orders of the cards
 
     def apply(self, action: int) -> None:
         move, before = decode_action(self.rules, action), self.points
@@ -53,7 +53,7 @@ class Watched(PythonGame):
 
 
 def true_atoms(table: Watched) -> set[str]:
-    """The names of all that is so, for the player to move."""
+    """Names of the true atoms for the current player."""
     rules, last = table.rules, table.last
     card = [divmod(number, rules.num_ranks) for number in table.deck]
     gone = [table.deck[order] for order in table.discards]
@@ -69,7 +69,7 @@ def true_atoms(table: Watched) -> set[str]:
         return rank < table.fireworks[color] or lost
 
     atoms = {f"tokens = {table.info_tokens}", f"lives = {table.life_tokens}"}
-    atoms |= {f"points >= {least}" for least in (5, 10, 15, 20) if table.points >= least}
+    atoms |= {f"points >= {minimum}" for minimum in (5, 10, 15, 20) if table.points >= minimum}
     left = rules.deck_size - table.drawn
     atoms |= {
         name for name, holds in (("deck = 0", left == 0), ("deck <= 10", left <= 10)) if holds
@@ -128,24 +128,24 @@ def bit(words: np.ndarray, turn: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("rules", [SMALL, THREE, Rules()], ids=["small", "3 players", "standard"])
-def test_atoms_equal_their_definition(rules):
+def test_atoms_match_definition(rules):
     games = random_games(rules, 8 if rules.is_standard else 30, seed=4)
     concepts, names = read_concepts(games), atom_names(rules)
     assert len(set(names)) == len(names) == concepts.atoms.shape[1]
-    met = set()
+    seen = set()
     for game, turn, kind, atoms in every_turn(games):
         found = {names[place] for place in np.flatnonzero(bit(concepts.atoms[game], turn))}
         assert found == atoms, (game, turn, found ^ atoms)
         sent = bit(concepts.messages[game], turn)
         assert [message for message, one in zip(MESSAGES, sent, strict=True) if one] == [kind]
-        met |= atoms
+        seen |= atoms
     if rules is SMALL:
-        never = {"points >= 10", "points >= 15", "points >= 20"}  # it has six cards
-        missed = set(names) - met - never
+        never = {"points >= 10", "points >= 15", "points >= 20"}  # the game has six cards
+        missed = set(names) - seen - never
         assert not {name for name in missed if "firework" not in name}, missed
 
 
-def test_there_are_208_atoms_of_two_players():
+def test_two_players_have_208_atoms():
     assert len(atom_names(Rules())) == 208
 
 
@@ -158,7 +158,7 @@ def holds(tree: tuple, atoms: set[str], names: tuple[str, ...]) -> bool:
 
 @pytest.mark.parametrize("bogin", [False, True])
 @pytest.mark.parametrize("seats", ["all", "one"])
-def test_the_figure_equals_its_definition(bogin, seats):
+def test_context_independence_matches_definition(bogin, seats):
     games = random_games(SMALL, 10)
     games = games if seats == "all" else with_counted_seats(games, np.array([False, True]))
     names, trees = atom_names(SMALL), sample_trees(69, 40, np.random.default_rng(5))
@@ -170,7 +170,7 @@ def test_the_figure_equals_its_definition(bogin, seats):
             of_kind = {m: sum(kind == m for *_, kind, _ in turns) or 1 for m in MESSAGES}
             given = {m: kinds.count(m) / len(kinds) for m in MESSAGES}
             back = {m: kinds.count(m) / of_kind[m] for m in MESSAGES}
-            best = max(MESSAGES, key=lambda m: (back if bogin else given)[m])  # the first of equals
+            best = max(MESSAGES, key=lambda m: (back if bogin else given)[m])  # the first in a tie
             total += given[best] * back[best]
     concepts = read_concepts(games)
     counts = formula_counts(concepts, compile_formulas(trees))
@@ -182,7 +182,7 @@ def test_the_figure_equals_its_definition(bogin, seats):
     assert ratio.denominator.sum() == len(turns) == counted_turn_mask(games).sum()
 
 
-def test_the_pools_are_seeded_and_as_specified():
+def test_formula_pools_are_seeded():
     trees = sample_trees(1000, 4000, np.random.default_rng(0))
 
     def atoms(tree):
@@ -194,8 +194,8 @@ def test_the_pools_are_seeded_and_as_specified():
     leaves = [leaf for tree in trees for leaf in atoms(tree)]
     assert np.mean([negated for _, negated in leaves]) == pytest.approx(formulas.NEGATED, abs=0.02)
     assert len({index for index, _ in leaves}) > 950
-    shares = np.bincount([depth(tree) for tree in trees], minlength=4)[1:] / len(trees)
-    assert shares == pytest.approx([1 / 3] * 3, abs=0.03)
+    fractions = np.bincount([depth(tree) for tree in trees], minlength=4)[1:] / len(trees)
+    assert fractions == pytest.approx([1 / 3] * 3, abs=0.03)
     pools, again, other = formula_pools(208), formula_pools.__wrapped__(208), formula_pools(208, 1)
     assert [len(pool.leaves) for pool in pools] == [500] * 10
     assert np.array_equal(pools[3].leaves, again[3].leaves)
@@ -203,14 +203,14 @@ def test_the_pools_are_seeded_and_as_specified():
     assert not np.array_equal(pools[0].leaves, other[0].leaves)
 
 
-def test_too_deep_a_formula_is_refused():
+def test_deep_formula_is_rejected():
     leaf = (0, False)
     deep = ("and", ("or", ("and", leaf, leaf), leaf), leaf)
-    with pytest.raises(ValueError, match="depth 3"):
+    with pytest.raises(ValueError, match="depth <= 3"):
         compile_formulas([deep])
 
 
-def test_concepts_that_are_the_messages_are_independent_of_context():
+def test_message_concepts_are_context_independent():
     sent = np.array([5, 9, 2, 4])
     value, message = ci_per_concept(np.diag(sent), sent)
     assert value.tolist() == [1, 1, 1, 1] and message.tolist() == [0, 1, 2, 3]
@@ -218,14 +218,14 @@ def test_concepts_that_are_the_messages_are_independent_of_context():
 
 @pytest.mark.parametrize("bogin", [False, True])
 def test_messages_that_ignore_the_state(bogin):
-    """p(m | c) = p(m) and p(c | m) = p(c): the mean of p(c) times the commonest message's share."""
+    """p(m | c) = p(m) and p(c | m) = p(c): CI is the mean p(c) times the largest p(m)."""
     sent, truth = np.array([40, 30, 20, 10]), np.array([0.5, 0.1, 0.0])
     both = truth[:, None] * sent
     value, _ = ci_per_concept(both, sent, bogin=bogin)
     assert value == pytest.approx(truth * 0.4)
 
 
-def test_a_formula_and_its_negation_differ_and_names_do_not_matter():
+def test_negation_matters_and_order_does_not():
     concepts = read_concepts(random_games(SMALL, 10))
     sent = np.array([[bit(concepts.messages, t)[:, m] for t in range(64)] for m in range(4)]).sum(1)
     trees = sample_trees(69, 30, np.random.default_rng(1))
@@ -248,7 +248,7 @@ def test_a_formula_and_its_negation_differ_and_names_do_not_matter():
     assert np.array_equal(one + other, sent) and one.any() and other.any()
 
 
-def test_the_mean_over_pools_and_their_spread():
+def test_mean_and_sd_over_pools():
     record = GameAnalysis(random_games(SMALL, 40))
     means = [ratio.mean for ratio in record.independence.likeliest]
     assert len(means) == 10 and len(set(means)) == 10
@@ -258,19 +258,19 @@ def test_the_mean_over_pools_and_their_spread():
     assert context_independence(record, bogin=True).mean == pytest.approx(np.mean(bogin))
 
 
-def test_each_games_share_is_what_leaving_it_out_and_in_changes():
-    """Against CI computed anew from resampled games, each concept's message as it was."""
+def test_game_terms_linearise_resampling():
+    """Against CI recomputed on resampled games, with each concept's message fixed."""
     concepts = read_concepts(teacher_games(SMALL, 150))
     counts = formula_counts(concepts, formula_pools(69)[0])  # [C, 4, N]
     sent = np.array([bit(concepts.messages, turn) for turn in range(64)]).sum(axis=0).T  # [4, N]
     ratio, rng = ci_ratio(counts, sent), np.random.default_rng(0)
     _, message = ci_per_concept(counts.sum(axis=2), sent.sum(axis=1))
-    anew, linear = [], []
+    recomputed, linear = [], []
     for _ in range(100):
-        drawn = rng.integers(150, size=150)
-        both, of_kind = counts[..., drawn].sum(axis=2), sent[:, drawn].sum(axis=1)
+        sampled = rng.integers(150, size=150)
+        both, of_kind = counts[..., sampled].sum(axis=2), sent[:, sampled].sum(axis=1)
         true = np.maximum(both.sum(axis=1), 1)
-        anew.append((both[np.arange(500), message] ** 2.0 / true / of_kind[message]).mean())
-        linear.append(ratio.numerator[drawn].sum() / ratio.denominator[drawn].sum())
-    assert np.corrcoef(anew, linear)[0, 1] > 0.99
-    assert np.std(anew) == pytest.approx(np.std(linear), rel=0.02)
+        recomputed.append((both[np.arange(500), message] ** 2.0 / true / of_kind[message]).mean())
+        linear.append(ratio.numerator[sampled].sum() / ratio.denominator[sampled].sum())
+    assert np.corrcoef(recomputed, linear)[0, 1] > 0.99
+    assert np.std(recomputed) == pytest.approx(np.std(linear), rel=0.02)

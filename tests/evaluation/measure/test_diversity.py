@@ -1,4 +1,4 @@
-"""The choice of partners that differ, against brute force and the authors' recorded selections."""
+"""Selection of diverse partners, against brute force and the authors' recorded selections."""
 
 import itertools
 import json
@@ -30,11 +30,11 @@ PAIRS = {
     (2, 4): 0.551604,
     (3, 4): 0.443997,
 }
-"""Of shared/reference/zsc-eval.md, C3."""
+"""From shared/reference/zsc-eval.md, C3."""
 
 
 def recorded(layout):
-    """Features and candidates' numbers of the authors' data."""
+    """Features and candidate numbers of the authors' data."""
     if not VECTORS.exists():
         pytest.skip(f"needs the authors' recorded counts, not part of the repository: {VECTORS}")
     data = json.loads(VECTORS.read_text())["br_div"][layout]
@@ -42,7 +42,7 @@ def recorded(layout):
 
 
 def brute_force(features, size):
-    """Subset -> determinant, of all of them."""
+    """Subset -> determinant, for all subsets."""
     similar = features @ features.T
     return {
         members: np.linalg.det(similar[np.ix_(members, members)])
@@ -67,21 +67,21 @@ def test_five_candidates_by_hand():
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_draws_of_a_k_dpp_are_as_frequent_as_their_determinants(size):
+def test_k_dpp_samples_follow_determinants(size):
     features = normalise(np.array(COUNTS))
     weights = brute_force(features, size)
     total, draws = sum(weights.values()), 20_000
-    drawn = sample_k_dpp(features, size, draws, np.random.default_rng(0))
+    sampled = sample_k_dpp(features, size, draws, np.random.default_rng(0))
     for members, weight in weights.items():
-        assert drawn.count(members) / draws == pytest.approx(weight / total, abs=0.01)
+        assert sampled.count(members) / draws == pytest.approx(weight / total, abs=0.01)
     assert select(features, size, samples=200).members == max(weights, key=weights.get)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_search_finds_what_brute_force_does(seed):
+def test_search_matches_brute_force(seed):
     rng = np.random.default_rng(seed)
     features = normalise(rng.gamma(0.5, size=(14, 6)))
-    features[3] = features[5]  # two that are alike are never chosen both
+    features[3] = features[5]  # equal candidates are never both selected
     for size in (1, 2, 4, 6):
         expected = brute_force(features, size)
         for exact_up_to in (0, 10_000):
@@ -91,7 +91,7 @@ def test_the_search_finds_what_brute_force_does(seed):
             assert found.determinant == pytest.approx(expected[found.members])
 
 
-def test_exchanges_end_where_no_single_one_helps():
+def test_swaps_end_in_local_optimum():
     features = normalise(np.random.default_rng(0).gamma(0.5, size=(14, 6)))
     every = brute_force(features, 4)
     worst = min((members for members in every if every[members] > 1e-9), key=every.get)
@@ -100,7 +100,7 @@ def test_exchanges_end_where_no_single_one_helps():
     assert every[found] > every[worst] and every[found] >= max(every[m] for m in near) * (1 - 1e-9)
 
 
-def test_features_that_are_no_counts_are_refused():
+def test_invalid_counts_are_rejected():
     for wrong in (np.ones(3), np.array([[-1.0, 2.0]]), np.array([[np.nan, 1.0]])):
         with pytest.raises(ValueError, match="expected counts"):
             normalise(wrong)
@@ -109,7 +109,7 @@ def test_features_that_are_no_counts_are_refused():
 
 
 @pytest.mark.parametrize(("layout", "rank"), [("random0", 18), ("random0_medium", 23)])
-def test_the_authors_recorded_selections(layout, rank):
+def test_published_selections(layout, rank):
     """C1 and C2 of shared/reference/zsc-eval.md; the file has two of the nine layouts."""
     features, candidates, data = recorded(layout)
     assert np.linalg.matrix_rank(features) == rank
@@ -130,7 +130,7 @@ def test_the_authors_recorded_selections(layout, rank):
         (244.67524, [3, 5, 7, 17, 23]),
     ],
 )
-def test_every_subset_of_the_authors_candidates(determinant, numbers):
+def test_all_subsets_of_published_candidates(determinant, numbers):
     features, candidates, _ = recorded("random0")
     found = select(features, len(numbers))
     assert found.search == "exact"
@@ -138,8 +138,8 @@ def test_every_subset_of_the_authors_candidates(determinant, numbers):
     assert found.determinant == pytest.approx(determinant, rel=1e-6)
 
 
-def test_hsps_choice_adds_who_is_farthest_from_all_that_are_chosen():
-    """On a line at 0, 1, 5 and 9: from 0 it goes to 9, then 1 (1 + 8 as 5 is 5 + 4: the first)."""
+def test_farthest_maximises_summed_distance():
+    """On a line at 0, 1, 5, 9: from 0 to 9, then 1 (1 + 8 ties with 5 + 4; the first wins)."""
     features = np.array([[0.0], [1.0], [5.0], [9.0]])
 
     class First:

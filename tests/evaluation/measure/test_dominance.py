@@ -1,12 +1,12 @@
-"""G1, G2 and G3 against what a plain-Python table says of every card, and on games made by hand."""
+"""G1, G2 and G3, against `PythonGame` card by card, and on games by hand."""
 
 from collections import Counter
 
 import numpy as np
 import pytest
-from support.games import random_games, teacher_games
+from support.games import as_games, random_games, teacher_games
 
-from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.dominance import (
     DOMINANCE_KINDS,
     KNOWLEDGE_LEVELS,
@@ -24,11 +24,11 @@ SMALL = Rules(num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=4, max_lif
 
 
 def identities(table: PythonGame, order: int) -> dict[str, set[int]]:
-    """The cards that a card of the mover can be, at each level."""
+    """Possible identities of the current player's card, by knowledge level."""
     rules, known = table.rules, table.knowledge[order]
     hints = {c * rules.num_ranks + r for c in known.colors for r in known.ranks}
     every = set(range(rules.num_cards))
-    told = known.hinted_color is not None and known.hinted_rank is not None
+    hinted = known.hinted_color is not None and known.hinted_rank is not None
     gone = Counter(table.deck[other] for other in table.discards)
     gone.update(
         c * rules.num_ranks + r for c, top in enumerate(table.fireworks) for r in range(top)
@@ -45,7 +45,7 @@ def identities(table: PythonGame, order: int) -> dict[str, set[int]]:
         return {card for card in hints if counted[card] < copies[card % rules.num_ranks]}
 
     return {
-        "named": hints if told else every,
+        "named": hints if hinted else every,
         "hints": hints,
         "public": left(gone),
         "view": left(seen),
@@ -53,7 +53,8 @@ def identities(table: PythonGame, order: int) -> dict[str, set[int]]:
 
 
 def by_hand(games: Games) -> dict[tuple[str, str], list[dict[int, list[bool]]]]:
-    """For each kind and level, for each game, seat -> whether each of its turns was such a move."""
+    """For each kind and level, for each game: seat -> True for each of its turns with such a
+    move."""
     found = {(kind, level): [] for kind in DOMINANCE_KINDS for level in KNOWLEDGE_LEVELS}
     for game in range(len(games)):
         turns = {key: {} for key in found}
@@ -68,8 +69,8 @@ def by_hand(games: Games) -> dict[tuple[str, str], list[dict[int, list[bool]]]]:
                     for card in sets.get(level, ())
                 ]
                 known = {"G1": all(fits), "G2": not any(fits), "G3": all(fits)}[kind]
-                asked = move.kind == ("discard" if kind == "G1" else "play")
-                turns[kind, level].setdefault(seat, []).append(takes and asked and known)
+                right_kind = move.kind == ("discard" if kind == "G1" else "play")
+                turns[kind, level].setdefault(seat, []).append(takes and right_kind and known)
             table.apply(action)
         for key in found:
             found[key].append(turns[key])
@@ -78,26 +79,26 @@ def by_hand(games: Games) -> dict[tuple[str, str], list[dict[int, list[bool]]]]:
 
 @pytest.mark.parametrize("rules", [SMALL, Rules(num_players=3)], ids=["small", "3 players"])
 @pytest.mark.parametrize("seats", ["all", "some"])
-def test_frequencies_equal_their_definition(rules, seats):
+def test_frequencies_match_definition(rules, seats):
     games = teacher_games(rules, 20) if rules is SMALL else random_games(rules, 10)
     counted = np.ones((len(games), rules.num_players), bool)
     if seats == "some":
         counted = np.random.default_rng(1).random(counted.shape) < 0.5
         games = with_counted_seats(games, counted)
-    record, met = GameAnalysis(games), set()
+    record, found_kinds = GameAnalysis(games), set()
     for (kind, level), expected in by_hand(games).items():
-        shares, done = [], []
+        fractions, done = [], []
         for game, turns in enumerate(expected):
             own = [made for seat, made in turns.items() if counted[game, seat]]
-            shares += [np.mean(made) for made in own]
+            fractions += [np.mean(made) for made in own]
             done += [one for made in own for one in made]
         ratio = frequency(record, kind, level)
-        assert ratio.mean == pytest.approx(np.mean(shares), abs=1e-12), (kind, level)
-        assert ratio.denominator.sum() == len(shares)
+        assert ratio.mean == pytest.approx(np.mean(fractions), abs=1e-12), (kind, level)
+        assert ratio.denominator.sum() == len(fractions)
         assert dominated_moves(record, kind, level).sum() == sum(done)
         assert pooled_frequency(record, kind, level).mean == pytest.approx(np.mean(done))
-        met |= {kind} if any(done) else set()
-    assert met, "no such move in any game: nothing was compared"
+        found_kinds |= {kind} if any(done) else set()
+    assert found_kinds, "no such move in any game: nothing was compared"
 
 
 def test_seats_add_up():
@@ -112,7 +113,7 @@ def test_seats_add_up():
         assert np.array_equal(sum(half.denominator for half in halves), whole.denominator)
 
 
-def test_levels_only_ever_know_more():
+def test_knowledge_levels_are_nested():
     record = GameAnalysis(random_games(SMALL, 60))
     for kind in DOMINANCE_KINDS:
         named, hints, public, view = (
@@ -122,36 +123,28 @@ def test_levels_only_ever_know_more():
         assert not (public & ~view).any()
 
 
-R1, R2, R3, B1, B2, B3 = range(6)  # three copies of a first card, two of a second, one of a third
+R1, R2, R3, B1, B2, B3 = range(6)  # three copies of rank 1, two of rank 2, one of rank 3
 HINT_1 = Move("rank", offset=1, value=0)
 
 
 def known_at(top: list[int], played: list[Move], kind: str) -> list[str]:
-    """The levels at which the last of the moves is of that kind; the deck starts with `top`."""
+    """Knowledge levels at which the last move is of that kind; the deck starts with `top`."""
     rest = full_deck(SMALL)
     for card in top:
         rest.remove(card)
     actions = np.array([encode_action(SMALL, move) for move in played], np.int32)
-    games = Games(
-        rules=SMALL,
-        decks=np.array([top + rest], np.uint8),
-        actions=pad_moves(SMALL, [actions]),
-        num_actions=np.array([len(played)], np.int32),
-        scores=np.zeros(1, np.int32),
-        game_ids=np.zeros(1, np.int32),
-        unfinished=np.array([True]),
-    )
-    table = PythonGame(SMALL, games.decks[0])
+    table = PythonGame(SMALL, top + rest)
     for action in actions:
         table.apply(action)  # every move is legal
+    games = as_games(SMALL, [table], [actions])
     record, last = GameAnalysis(games), len(played) - 1
     found = [level for level in KNOWLEDGE_LEVELS if dominated_moves(record, kind, level)[0, last]]
-    share = frequency(record, kind, "hints").numerator.sum()
-    assert share == ("hints" in found) / (last // 2 + 1)
+    fraction = frequency(record, kind, "hints").numerator.sum()
+    assert fraction == ("hints" in found) / (last // 2 + 1)
     return found
 
 
-def test_a_first_rank_on_an_empty_table_is_known_by_its_hint_alone():
+def test_opening_1_is_known_by_rank():
     top = [R2, B2, R1, R3]  # Alice's hand, then Bob's
     assert known_at(top, [HINT_1, Move("play", slot=0)], "G3") == ["hints", "public", "view"]
     assert known_at(top, [HINT_1, Move("discard", slot=0)], "G1") == ["hints", "public", "view"]
@@ -160,30 +153,30 @@ def test_a_first_rank_on_an_empty_table_is_known_by_its_hint_alone():
     assert known_at([R1, B2, R1, R3], named, "G3") == list(KNOWLEDGE_LEVELS)
 
 
-def test_once_one_first_card_lies_there_the_rank_says_it_no_more():
-    told = [Move("play", slot=0), Move("color", offset=1, value=1), HINT_1]
-    # Bob sees B2 and one drawn card; the third R1 may still be his
-    assert known_at([R1, B2, B1, R3, B3], [*told, Move("play", slot=0)], "G3") == []
+def test_later_1_is_not_known_by_rank():
+    hinted = [Move("play", slot=0), Move("color", offset=1, value=1), HINT_1]
+    # Bob sees B2 and one drawn card; the third R1 can still be in his hand
+    assert known_at([R1, B2, B1, R3, B3], [*hinted, Move("play", slot=0)], "G3") == []
 
 
-def test_gone_cards_are_told_apart_in_public_and_seen_ones_by_view():
-    """Bob holds B1, told to be a first card, and Alice has played one of three R1. It is known once
-    the others are discarded (public), or for as long as he sees them in her hand (view)."""
-    top, told, discards = (
+def test_public_excludes_discards_and_view_hands():
+    """Bob's B1 is hinted as a 1, and Alice has played one of three R1. It is known once the other
+    R1 are discarded (public), or while Bob sees them in Alice's hand (view)."""
+    top, hinted, discards = (
         [R1, R1, B1, R3, R1],
         Move("rank", offset=1, value=0),
         Move("discard", slot=0),
     )
     plays = Move("play", slot=0)
-    held = [plays, told, HINT_1]
+    held = [plays, hinted, HINT_1]
     assert known_at(top, [*held, plays], "G3") == ["view"]
-    public = [*held, told, discards, told, discards]
+    public = [*held, hinted, discards, hinted, discards]
     assert known_at(top, [*public, plays], "G3") == ["public", "view"]
     other = Move("rank", offset=1, value=1)
     assert known_at([R1, R2, B1, R3, B3], [plays, other, HINT_1, plays], "G3") == []
 
 
-def test_a_game_without_a_turn_is_left_out():
+def test_game_without_turn_is_skipped():
     games = random_games(SMALL, 3)
     actions = games.actions.copy()
     actions[0, 1:] = SMALL.noop  # Bob has no turn

@@ -1,4 +1,4 @@
-"""Efficiency: counted card by card on a `PythonGame`, by hand, and as known of recorded games."""
+"""Efficiency, against counts on `PythonGame`, by hand, and on recorded games."""
 
 import json
 
@@ -36,7 +36,7 @@ def counted(games, game):
         clues += lives - table.life_tokens
         clues += completed and tokens == rules.max_info_tokens
     gone = [table.deck[order] for order in table.discards]
-    useful, most = set(), 0
+    useful, max_score = set(), 0
     for color, height in enumerate(table.fireworks):
         top = height
         while (
@@ -45,17 +45,17 @@ def counted(games, game):
         ):
             useful.add((color, top))
             top += 1
-        most += top
+        max_score += top
     held = [order for hand in table.hands for order in hand if order in touched]
     for order in held:
-        told = table.knowledge[order]
-        if not useful & {(color, rank) for color in told.colors for rank in told.ranks}:
+        knowledge = table.knowledge[order]
+        if not useful & {(color, rank) for color in knowledge.colors for rank in knowledge.ranks}:
             touched.discard(order)
-    return min(most, table.points + len(touched & {*held})), clues
+    return min(max_score, table.points + len(touched & {*held})), clues
 
 
 @pytest.mark.parametrize("rules", [TINY, TINY_3P, Rules()])
-def test_cards_and_clues_are_those_counted_one_by_one(rules):
+def test_clues_match_move_by_move_count(rules):
     games = random_games(rules, 40, seed=3)
     gotten, clues = read_clues(games)
     expected = [counted(games, game) for game in range(len(games))]
@@ -67,7 +67,7 @@ def test_cards_and_clues_are_those_counted_one_by_one(rules):
 
 
 def played(cards, *moves):
-    """The efficiency after these moves, two players holding `cards`."""
+    """Cards gotten and clues after these moves; two players hold `cards`."""
     games = one_game(deck_of(cards), [encode_action(Rules(), Move(**move)) for move in moves])
     return [numbers.tolist() for numbers in read_clues(games)]
 
@@ -83,27 +83,27 @@ def play(slot):
 HANDS = "R1 Y5 B2 G4 G3  R1 W2 Y4 B4 G2"  # Alice's, Bob's
 
 
-def test_by_hand():
+def test_efficiency_by_hand():
     red, ones, fives = hint("color", 0), hint("rank", 0), hint("rank", 4)
     assert played(HANDS, hint("color", 1)) == [[1], [1]]  # Y4
     assert played(HANDS, play(1)) == [[0], [1]]  # a strike is a clue lost
-    # Bob's R1 counts as long as its owner cannot know that it is played already
+    # Bob's R1 counts while its owner cannot know that it is useless
     assert played(HANDS, play(0), fives, red) == [[3], [2]]
     assert played(HANDS, play(0), fives, red, fives, ones) == [[2], [4]]
 
 
-def test_a_five_at_eight_tokens_is_a_clue_lost():
+def test_five_at_full_tokens_loses_clue():
     hands = "R1 R3 R5 G4 G3  R2 R4 Y4 B4 G2"
     fireworks = [play(0), play(0), play(0), play(0), play(0)]
     assert played(hands, *fireworks) == [[5], [1]]
     assert played(hands, *fireworks[:4]) == [[4], [0]]
-    # with a token spent the fifth card brings it back
+    # with a token spent, the five regains it
     order = [hint("color", 1), *fireworks]
-    hands = "R2 R4 Y4 B4 G2  R1 R3 R5 G4 Y3"  # Bob begins, and has Y3
+    hands = "R2 R4 Y4 B4 G2  R1 R3 R5 G4 Y3"  # Bob plays first
     assert played(hands, *order) == [[6], [1]]
 
 
-def test_games_without_a_clue_are_left_out():
+def test_games_without_clue_are_skipped():
     games = one_game(deck_of("R1 R3 R5 G4 G3  R2 R4 Y4 B4 G2"), [5])
     assert not efficiency(GameAnalysis(games)).defined
     assert efficiency_line(efficiency_figures(GameAnalysis(games)), games.rules).startswith(
@@ -114,7 +114,7 @@ def test_games_without_a_clue_are_left_out():
 @pytest.mark.parametrize(
     ("file", "mean"), [("3_player_games_val", 1.202), ("2p_hgroup_bot_val", 1.017)]
 )
-def test_of_recorded_games_it_is_what_is_known_of_them(file, mean):
+def test_recorded_games_have_known_efficiency(file, mean):
     ratio = efficiency(GameAnalysis(load_games(shared_data(f"{file}.safetensors"))))
     assert round(ratio.mean, 3) == mean and ratio.bounds[0] < mean < ratio.bounds[1]
 
@@ -126,15 +126,15 @@ def test_of_recorded_games_it_is_what_is_known_of_them(file, mean):
         (Rules(3), 1.0),
         (Rules(4), 1.0),
         (Rules(5), 25 / 21),
-        # 12 cards, 8 drawn: 6 points, 3 of them in the final round, 4 discards, 1 firework before
+        # 12 cards, 8 drawn: 6 points, 3 in the final round, 4 discards, 1 firework before it
         (TINY, 6 / (3 + 4 + 1)),
     ],
 )
-def test_what_a_perfect_game_needs(rules, required):
+def test_required_efficiency(rules, required):
     assert required_efficiency(rules) == pytest.approx(required)
 
 
-def test_commands_print_it(tmp_path, capsys):
+def test_commands_print_efficiency(tmp_path, capsys):
     file = tmp_path / "games.json"
     main(["data", "demos", "--bot", "random", "--games", "12", "--out", str(file)])
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The fourteen events, against their definitions on one plain-Python game at a time."""
+"""The 14 events, against their definitions on one plain-Python game at a time."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 def by_definition(games):
-    """int[N, P, 14] of `Games`, card by card."""
+    """Event counts int[N, P, 14], card by card."""
     rules, counts = games.rules, np.zeros((len(games), games.rules.num_players, 14), int)
     for game in range(len(games)):
         table, hint = PythonGame(rules, games.decks[game]), None
@@ -22,14 +22,14 @@ def by_definition(games):
             move = decode_action(rules, action)
             counts[game, table.player] += list(facts(table, move, hint))
             hint = table.touched(move) if move.kind in ("color", "rank") else None
-            hint = hint if move.offset == 1 else None  # what the next mover was told
+            hint = hint if move.offset == 1 else None  # for the next player
             table.apply(action)
     return counts
 
 
 def facts(table, move, hint):
-    """Whether the move is each event, in the order of `EVENTS`; `hint` has the mover's slots that
-    the move just before touched."""
+    """True for each event of `EVENTS`; `hint`: slots of the current player touched by the last
+    move."""
     rules = table.rules
 
     def playable(card):
@@ -46,8 +46,8 @@ def facts(table, move, hint):
         return rank >= height and left(rank) == 1 and all(left(r) for r in range(height, rank))
 
     def hinted(order):
-        told = table.knowledge[order]
-        return told.hinted_color is not None or told.hinted_rank is not None
+        knowledge = table.knowledge[order]
+        return knowledge.hinted_color is not None or knowledge.hinted_rank is not None
 
     def chop(hand):
         return next((order for order in hand if not hinted(order)), None)
@@ -64,8 +64,10 @@ def facts(table, move, hint):
 
     order = table.hands[table.player][move.slot] if move.slot >= 0 else None
     play, discard = move.kind == "play", move.kind == "discard"
-    told = table.knowledge[order] if order is not None else None
-    yield play and all(playable(c * rules.num_ranks + r) for c in told.colors for r in told.ranks)
+    knowledge = table.knowledge[order] if order is not None else None
+    yield play and all(
+        playable(c * rules.num_ranks + r) for c in knowledge.colors for r in knowledge.ranks
+    )
     yield play and not hinted(order)
     yield play and hint is not None and move.slot in hint
     yield play and hint is not None and move.slot == max(hint)
@@ -77,16 +79,16 @@ def facts(table, move, hint):
 
 
 @pytest.mark.parametrize("rules", [TINY, TINY_3P, Rules(num_colors=3, num_players=3)])
-def test_the_counts_are_those_of_the_definitions(rules):
+def test_event_counts_match_definitions(rules):
     games = random_games(rules, 60)
     counts, expected = event_counts(games), by_definition(games)
     np.testing.assert_array_equal(counts, expected)
-    assert (expected.sum(axis=(0, 1)) > 0).all()  # every event comes up
-    taught = teacher_games(TINY, 60)
-    np.testing.assert_array_equal(event_counts(taught), by_definition(taught))
+    assert (expected.sum(axis=(0, 1)) > 0).all()  # every event occurs
+    teacher = teacher_games(TINY, 60)
+    np.testing.assert_array_equal(event_counts(teacher), by_definition(teacher))
 
 
-def test_hints_are_hints_and_colours_are_names():
+def test_hint_events_ignore_colour_names():
     games = random_games(TINY_3P, 60, seed=1)
     counts = event_counts(games)
     moves = [[decode_action(TINY_3P, a).kind for a in games.moves(g)] for g in range(60)]
@@ -106,15 +108,16 @@ def test_a_game_by_hand():
     moves = [
         (Move("rank", offset=1, value=4), "hint_rank hint_save"),  # the 5 on the chop
         (Move("rank", offset=1, value=0), "hint_rank hint_playable"),  # R1 and G1
-        (Move("play", slot=2), "play_known play_after_hint play_newest"),  # G1: no 1 is out yet
+        (Move("play", slot=2), "play_known play_after_hint play_newest"),  # G1: no 1 is played yet
         (
             Move("discard", slot=1),
             "discard_chop discard_many_tokens",
         ),  # Y1; slot 0, the 5, is hinted
         (Move("play", slot=0), "play_blind misplay"),  # R5
         (Move("play", slot=0), "misplay"),  # B5, hinted; all its colours are possible
-        (Move("rank", offset=1, value=0), "hint_rank hint_playable"),  # W1
-        (Move("color", offset=1, value=0), "hint_color hint_repeated"),  # R1 alone is red
+        # B5, hinted; every colour is possible
+        (Move("rank", offset=1, value=0), "hint_rank hint_playable"),
+        (Move("color", offset=1, value=0), "hint_color hint_repeated"),  # only R1 is red
     ]
     games = one_game(deck, [encode_action(Rules(), move) for move, _ in moves])
     expected = np.zeros((2, 14), int)
@@ -129,16 +132,16 @@ TOTALS = {
     "2p_human_with_ai": "14893 18466 15941 1141 5894 11163 507 17450 12220 3589 5515 11476 3291 "
     "3179",
 }
-"""By an independent plain-Python count: shared/reference/zsc-eval.md, C6."""
+"""From an independent plain-Python count: shared/reference/zsc-eval.md, C6."""
 BY_ROLE = {
     False: "7791 8412 8125 373 2703 7241 8 8957 5629 607 2523 6651 2270 1793",
     True: "7102 10054 7816 768 3191 3922 499 8493 6591 2982 2992 4825 1021 1386",
 }
 
 
-@pytest.mark.slow  # of the events that random games show
+@pytest.mark.slow  # recorded games
 @pytest.mark.parametrize("name", TOTALS)
-def test_the_recorded_games(name):
+def test_recorded_games_have_known_counts(name):
     games = load_games(shared_data(f"{name}.safetensors"))
     counts = event_counts(games)
     assert counts.sum(axis=(0, 1)).tolist() == [int(text) for text in TOTALS[name].split()]

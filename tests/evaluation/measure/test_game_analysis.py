@@ -1,4 +1,4 @@
-"""The record of games: how they ended, replayed or stored, and what selecting and joining keeps."""
+"""Final states of games, stored or replayed, after selecting and joining."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ def games():
 
 
 def ended(games: Games) -> list[tuple[int, int]]:
-    """Points and lives of every game at its end, by the plain-Python table."""
+    """Points and lives of every game at its end, by `PythonGame`."""
     ends = []
     for game in range(len(games)):
         table = PythonGame(TINY, games.decks[game])
@@ -26,13 +26,13 @@ def ended(games: Games) -> list[tuple[int, int]]:
     return ends
 
 
-def test_points_and_lives_are_those_of_the_table(games):
+def test_final_states_match_python_game(games):
     assert games.ends is None
     assert list(zip(games.points.tolist(), games.lives.tolist(), strict=True)) == ended(games)
     assert len(set(ended(games))) > 2
 
 
-def test_what_is_stored_is_not_replayed(games):
+def test_stored_ends_avoid_replay(games):
     known = FinalStates(points=np.arange(8, dtype=np.int32), lives=np.full(8, 2, np.int32))
     stored = dataclasses.replace(games, ends=known)
     assert stored.points is known.points and stored.lives is known.lives
@@ -42,7 +42,7 @@ def test_what_is_stored_is_not_replayed(games):
     assert both.points.tolist() == [5, 2, 0, 1, 2] and both.lives.tolist() == [2] * 5
 
 
-def test_joined_games_of_which_some_ends_are_unknown_are_replayed(games):
+def test_join_with_unknown_ends_replays(games):
     known = FinalStates(points=games.points, lives=games.lives)
     both = concatenate_games([dataclasses.replace(games, ends=known), games])
     assert both.ends is None

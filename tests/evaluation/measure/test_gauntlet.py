@@ -1,4 +1,4 @@
-"""The gauntlet: whom an agent meets, its figures against NumPy, and the command."""
+"""The gauntlet: its partners, its results against NumPy, and its command."""
 
 from __future__ import annotations
 
@@ -37,18 +37,22 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.checkpoint import Checkpointer
 
 
-def beside(name: str, family: str, met: bool, seed: int) -> PartnerResult:
+def partner_result(name: str, family: str, seen: bool, seed: int) -> PartnerResult:
     scores = np.random.default_rng(seed).integers(0, 26, (2, 6, 3))
-    return PartnerResult(GauntletPartner(name, family, load_policy("bot:random")), met, scores)
+    return PartnerResult(GauntletPartner(name, family, load_policy("bot:random")), seen, scores)
 
 
 @pytest.fixture
 def result() -> GauntletResult:
-    others = [beside("a", "x", True, 1), beside("b", "x", False, 2), beside("c", "y", True, 3)]
-    return GauntletResult("agent", beside("agent", gauntlet.SELF_PLAY, False, 0), others)
+    others = [
+        partner_result("a", "x", True, 1),
+        partner_result("b", "x", False, 2),
+        partner_result("c", "y", True, 3),
+    ]
+    return GauntletResult("agent", partner_result("agent", gauntlet.SELF_PLAY, False, 0), others)
 
 
-def test_a_family_counts_once_and_those_met_apart(result: GauntletResult) -> None:
+def test_families_have_equal_weight(result: GauntletResult) -> None:
     a, b, c = (found.scores.astype(float) for found in result.partner_results)
     mean_x = (a.mean() + b.mean()) / 2
     assert result.family("x").mean == pytest.approx(mean_x)
@@ -66,9 +70,7 @@ def test_a_family_counts_once_and_those_met_apart(result: GauntletResult) -> Non
     assert result.zero_rate() == pytest.approx(np.mean([(x == 0).mean() for x in (a, b, c)]))
 
 
-def test_a_series_is_worth_what_its_last_game_has_more_than_its_first(
-    result: GauntletResult,
-) -> None:
+def test_gain_is_last_minus_first_game(result: GauntletResult) -> None:
     scores = np.stack([found.scores.astype(float) for found in result.partner_results]).mean(
         axis=(0, 1)
     )
@@ -96,25 +98,25 @@ def test_text_and_figures_say_the_same(result: GauntletResult) -> None:
     assert cells["gain"] == f"{figures['gain']:+.2f}"
 
 
-def test_a_share_of_what_is_possible_where_best_responses_are_known(
+def test_fraction_of_known_best_responses(
     result: GauntletResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the family x one of two is known, so that only y has a share."""
+    """Family x has one unknown best response, so only y has a fraction."""
     a, b, c = result.partner_results
     known = [
         dataclasses.replace(each, partner=each.partner._replace(best_response=best))
         for each, best in ((a, 20.0), (b, None), (c, 16.0))
     ]
-    told = dataclasses.replace(result, partner_results=known)
+    with_known = dataclasses.replace(result, partner_results=known)
     of_best = [a.scores.mean() / 20, None, c.scores.mean() / 16]
-    figures = json.loads(json.dumps(gauntlet_dict(told)))
+    figures = json.loads(json.dumps(gauntlet_dict(with_known)))
     assert [each["fraction_of_best_response"] for each in figures["partners"]] == pytest.approx(
         of_best
     )
     assert figures["fraction_of_best_response"] == {"y": pytest.approx(of_best[2])}
-    lines = text_of(partner_parts, told).splitlines()[1:]
+    lines = text_of(partner_parts, with_known).splitlines()[1:]
     assert f"  {of_best[0]:.0%}  " in lines[3] and "%" in lines[4].split("]")[1]
-    assert f"  {of_best[2]:.0%}  " in text_of(gauntlet_parts, [told]).splitlines()[1]
+    assert f"  {of_best[2]:.0%}  " in text_of(gauntlet_parts, [with_known]).splitlines()[1]
     assert "of best" not in text_of(partner_parts, result) + text_of(gauntlet_parts, [result])
 
     every = [
@@ -123,7 +125,7 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
     ]
     whole = dataclasses.replace(
         result, partner_results=every
-    )  # shares of means, not means of shares
+    )  # fractions of means, not means of fractions
     mean_x = (a.scores.mean() + b.scores.mean()) / 2
     assert whole.fractions_of_best_response() == pytest.approx(
         {"x": mean_x / 20, "y": c.scores.mean() / 16}
@@ -133,11 +135,11 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
     assert f"  {expected:.0%}  " in text_of(gauntlet_parts, [whole]).splitlines()[1]
     assert result.fraction_of_best_response() is None
 
-    kept = tmp_path / "best.json"
-    monkeypatch.setattr(gauntlet, "BEST_RESPONSE_FILE", kept)
+    file = tmp_path / "best.json"
+    monkeypatch.setattr(gauntlet, "BEST_RESPONSE_FILE", file)
     assert gauntlet_partners(load_policy("bot:random"))[0].best_response is None
     content = {"gauntlet_version": gauntlet.VERSION, "players": {"2": {"bot:iggi": {"mean": 18.5}}}}
-    kept.write_text(json.dumps(content))
+    file.write_text(json.dumps(content))
     best = {
         partner.name: partner.best_response
         for partner in gauntlet_partners(load_policy("bot:random"))
@@ -148,11 +150,11 @@ def test_a_share_of_what_is_possible_where_best_responses_are_known(
         == gauntlet.best_response_scores(LENIENT)
         == {}
     )
-    kept.write_text(json.dumps(content | {"gauntlet_version": 0}))
+    file.write_text(json.dumps(content | {"gauntlet_version": 0}))
     assert gauntlet.best_response_scores(Rules()) == {}
 
 
-def test_agents_are_told_apart_in_the_picture_however_many(
+def test_plot_distinguishes_many_agents(
     result: GauntletResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[Figure] = []
@@ -164,7 +166,7 @@ def test_agents_are_told_apart_in_the_picture_however_many(
     assert len(looks) == len(labels) == 9
 
 
-def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
+def test_partners_exclude_agent_and_duplicates() -> None:
     two, three = load_policy("bot:iggi"), load_policy("bot:iggi", Rules(num_players=3))
     found = gauntlet_partners(two, human_proxies=("bot:flawed", "bot:iggi"))
     names = [partner.name for partner in found]
@@ -178,10 +180,10 @@ def test_nobody_is_met_twice_and_nobody_meets_itself() -> None:
     assert "agent:human-3p" in of_three and not any(name.endswith("-2p") for name in of_three)
 
 
-def test_the_command_plays_what_pairs_play(
+def test_command_matches_pair_games(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An agent of a run, and what its training wrote of another in Orbax."""
+    """An agent of a run, and an Orbax checkpoint of another as partner."""
     policies = [network_policy(LENIENT, seed) for seed in range(2)]
     agent, partner_folder = str(tmp_path / "agent"), str(tmp_path / "checkpoints" / "5")
     save_policy(Path(agent), policies[0], algorithm="x", steps=0, score=None)
@@ -201,7 +203,7 @@ def test_the_command_plays_what_pairs_play(
     assert picture.stat().st_size > 5000
 
 
-def test_who_stops_the_command_has_the_agents_that_were_done(
+def test_interrupt_keeps_finished_agents(
     result: GauntletResult, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def played(name: str, *args: Any) -> GauntletResult:
@@ -233,7 +235,7 @@ def test_who_stops_the_command_has_the_agents_that_were_done(
         (["bot:iggi", "--human-proxies", "nobody"], "expected an agent"),
     ],
 )
-def test_what_cannot_be_played_is_one_line(
+def test_gauntlet_errors_are_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -242,7 +244,7 @@ def test_what_cannot_be_played_is_one_line(
     assert ended.value.code == 2 and message in error and len(error.splitlines()) == 1
 
 
-def test_whom_a_run_was_trained_with_is_in_its_config(tmp_path: Path) -> None:
+def test_training_partners_come_from_config(tmp_path: Path) -> None:
     policy = network_policy(Rules(), seed=0)
     save_policy(tmp_path / "run" / "policy", policy, algorithm="x", steps=0, score=None)
     config: dict[str, Any] = {"config": {"partners": ["bot:rules?seed=1..2", "bot:simple"]}}
@@ -253,9 +255,9 @@ def test_whom_a_run_was_trained_with_is_in_its_config(tmp_path: Path) -> None:
     assert training_partners("bot:smart") == training_partners(str(tmp_path)) == ()
 
 
-def test_who_was_met_with_options_was_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bot's own parameters are no options: another seed is somebody else."""
-    met = (
+def test_options_do_not_hide_training_partners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bot's own parameters are not options: another seed is another partner."""
+    trained = (
         "bot:smart?noise=0.15",
         "bot:iggi?gullible=2&temperature=0.5",
         "bot:rules?seed=900&noise=0.1",
@@ -263,7 +265,7 @@ def test_who_was_met_with_options_was_met(monkeypatch: pytest.MonkeyPatch) -> No
         "agent:human-3p?temperature=0.3",
         "bot:of-another-version?seed=1",
     )
-    asked = {
+    expected = {
         "bot:smart": True,
         "bot:iggi?noise=0.5": True,
         "bot:rules?seed=900": True,
@@ -273,18 +275,20 @@ def test_who_was_met_with_options_was_met(monkeypatch: pytest.MonkeyPatch) -> No
         "bot:simple": False,
         "bot:of-another-version?seed=1": True,
     }
-    nobody = load_policy("bot:random")
+    policy = load_policy("bot:random")
     monkeypatch.setattr(
         gauntlet,
         "evaluate_with_partners",
         lambda _, them, *a, **b: (np.zeros((len(them), 2, 1)), None),
     )
-    partners = [GauntletPartner(name, "x", nobody) for name in asked]
-    result = gauntlet.run_gauntlet("agent", nobody, partners, met, num_series=1, games_per_series=1)
-    assert {each.partner.name: each.seen_in_training for each in result.partner_results} == asked
+    partners = [GauntletPartner(name, "x", policy) for name in expected]
+    result = gauntlet.run_gauntlet(
+        "agent", policy, partners, trained, num_series=1, games_per_series=1
+    )
+    assert {each.partner.name: each.seen_in_training for each in result.partner_results} == expected
 
 
-def test_a_partner_is_of_its_family_whatever_its_settings() -> None:
-    asked = ("bot:holmes", "bot:rules?seed=7", "bot:iggi?safe=1,1", "agent:clone-2p", "bot:random")
+def test_family_ignores_options() -> None:
+    names = ("bot:holmes", "bot:rules?seed=7", "bot:iggi?safe=1,1", "agent:clone-2p", "bot:random")
     families = ["simple", "rule family", "rule lists", "conventions", None]
-    assert [family_of(name) for name in asked] == families
+    assert [family_of(name) for name in names] == families

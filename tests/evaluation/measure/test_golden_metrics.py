@@ -1,4 +1,4 @@
-"""The objective metrics of recorded games of five bots, as an independent implementation found them
+"""Objective metrics of recorded games of five bots, against an independent implementation
 (`shared/reference/objective-metrics.md`, section 8.4): every count, every digit."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def golden(name: str) -> Any:
 
 
 def pair_games(agent: str, partner: str) -> Games:
-    """Both seatings; the seats of `agent` count."""
+    """Games of both seatings; the seats of `agent` count."""
     played, own, other = golden("bots-2p.npz"), BOTS.index(agent), BOTS.index(partner)
     seats = np.stack([played["seat0"], played["seat1"]], axis=1)
     rows = (np.sort(seats, axis=1) == sorted([own, other])).all(axis=1)
@@ -60,7 +60,7 @@ def pair_games(agent: str, partner: str) -> Games:
 
 
 def golden_pool() -> Formulas:
-    """Its atoms come in the order of ours."""
+    """Formulas with atoms in our order."""
     given = golden("formulas.json")
     place = {name: number for number, name in enumerate(given["atoms"])}
 
@@ -76,9 +76,7 @@ def figures(games: Games, pool: Formulas) -> dict[str, float]:
     of_kind = [(games.actions // 5 == kind) & counted_turn_mask(games) for kind in range(4)]
     sent = np.array(of_kind).sum(axis=2)
     partner = action_information._mutual_information(
-        action_information.responses(games, own_first=True),
-        games.rules.num_moves,
-        corrected=False,
+        action_information.responses(games, own_first=True), games.rules.num_moves, corrected=False
     )
     return {
         "turns": counted_turn_mask(games).sum(),
@@ -108,9 +106,9 @@ def figures(games: Games, pool: Formulas) -> dict[str, float]:
     }
 
 
-@pytest.mark.slow  # the tests of each measure have small games by hand
+@pytest.mark.slow  # small games by hand are in each measure's tests
 @pytest.mark.parametrize("agent", BOTS)
-def test_every_figure_of_every_pair(agent: str) -> None:
+def test_metrics_of_every_pair(agent: str) -> None:
     pool = golden_pool()
     rows = [row for row in golden("metrics-2p.json") if row["agent"] == agent]
     assert len(rows) == 5
@@ -120,8 +118,8 @@ def test_every_figure_of_every_pair(agent: str) -> None:
             assert value == pytest.approx(row[name], abs=1e-9), (row["partner"], name)
 
 
-@pytest.mark.slow  # of the figures that the bots' games show
-def test_recorded_games_that_stand_in_for_obl_1() -> None:
+@pytest.mark.slow  # recorded games
+def test_stand_in_for_obl_1() -> None:
     """Section 8.6, to the digits given there."""
     found = objective_figures(
         GameAnalysis(load_games(shared_data("2p_recorded_bot_8k.safetensors")))

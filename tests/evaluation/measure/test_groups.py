@@ -1,4 +1,4 @@
-"""Figures by group against numbers worked by hand."""
+"""Grouped cross-play matrix, against numbers by hand."""
 
 import numpy as np
 import pytest
@@ -20,27 +20,26 @@ def grouped():
     return group_matrix(MEANS, ("a0", "a1", "a2", "b0"), ("a", "a", "a", "b"))
 
 
-def test_selfplay_is_over_agents_and_cross_play_over_pairs(grouped):
+def test_self_play_averages_agents_cross_play_pairs(grouped):
     first, second = grouped.groups
     assert first.agents == ("a0", "a1", "a2") and second.agents == ("b0",)
-    # t quantile of 2 degrees of freedom 4.302653; values 20, 22, 24: deviation 2
+    # t quantile for 2 degrees of freedom: 4.302653; values 20, 22, 24: SD 2
     assert first.selfplay.mean == pytest.approx(22)
     assert first.selfplay.high - 22 == pytest.approx(4.302653 * 2 / np.sqrt(3))
-    # pairs (10 + 12) / 2, (13 + 15) / 2, (14 + 16) / 2 = 11, 14, 15; left without a0 15, a1 14, a2
-    # 11
+    # pairs (10 + 12) / 2, (13 + 15) / 2, (14 + 16) / 2 = 11, 14, 15; without a0: 15, a1: 14, a2: 11
     assert first.intra.mean == pytest.approx(40 / 3)
     assert first.intra.std_error == pytest.approx(
         np.sqrt(2 / 3 * ((5 / 3) ** 2 + (2 / 3) ** 2 + (7 / 3) ** 2))
     )
-    # with b0: (1 + 5) / 2, (2 + 6) / 2, (3 + 7) / 2 = 3, 4, 5: three independent numbers
+    # with b0: (1 + 5) / 2, (2 + 6) / 2, (3 + 7) / 2 = 3, 4, 5: three independent values
     for group in (first, second):
         assert group.inter.mean == pytest.approx(4)
         assert group.inter.high - 4 == pytest.approx(4.302653 / np.sqrt(3))
 
 
-def test_agents_not_pairs_are_what_is_drawn():
-    """Scores that are sums of the agents' skills: the pairs' mean is the skills' mean, doubled, and
-    so is its error."""
+def test_interval_resamples_agents():
+    """Scores are sums of the agents' skills: mean and standard error over pairs are twice the
+    skills'."""
     skill = np.random.default_rng(0).normal(size=6)
     means = skill[:, None] + skill
     within = group_matrix(means, tuple("abcdef"), ("one",) * 6).groups[0].intra
@@ -55,14 +54,14 @@ def test_agents_not_pairs_are_what_is_drawn():
     assert pair.mean == pytest.approx(skill[:2].sum()) and np.isinf(pair.high)
 
 
-def test_a_single_agent_has_no_pair_in_its_group(grouped):
+def test_single_agent_group_has_no_pair(grouped):
     second = grouped.groups[1]
     assert second.selfplay.mean == 8 and second.intra is None
     alone = group_matrix(MEANS, ("w", "x", "y", "z"), ("a",) * 4)
     assert alone.groups[0].inter is None
 
 
-def test_grouped_matrix_has_the_single_agent_in_the_row(grouped):
+def test_group_matrix_rows_are_single_agents(grouped):
     np.testing.assert_allclose(grouped.means[0], [(10 + 13 + 12 + 14 + 15 + 16) / 6, 2])
     assert grouped.means[1, 0] == 6 and np.isnan(grouped.means[1, 1])
     record = grouped.as_dict()

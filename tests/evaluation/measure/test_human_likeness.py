@@ -1,4 +1,4 @@
-"""How like people agents play: the spread among people and who is within it."""
+"""Human-likeness: split-half variation among humans, and agents within it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from hanabi_rl.games.hanabi.events import EVENTS
 from hanabi_rl.games.hanabi.rules import Rules
 
 
-def habits_of(games):
+def measures_of(games):
     return read_measures(GameAnalysis(games))
 
 
 @pytest.fixture(scope="module")
 def people():
-    return habits_of(teacher_games(TINY, 60, seed=0))
+    return measures_of(teacher_games(TINY, 60, seed=0))
 
 
-def test_differences_are_those_of_halves() -> None:
-    """Of five decks, by all ten ways of taking two: each comes as often as the others."""
+def test_split_half_differences() -> None:
+    """Five decks have ten splits, which occur equally often."""
     rng = np.random.default_rng(0)
     names = (*EVENTS, "score")
     tops, bottoms = rng.integers(0, 9, (len(names), 5)), rng.integers(1, 9, (len(names), 5))
@@ -55,37 +55,37 @@ def test_differences_are_those_of_halves() -> None:
         nearest = np.abs(found[name][:, None] - np.array(values)).argmin(axis=1)
         np.testing.assert_allclose(found[name], np.array(values)[nearest], atol=1e-12)
     halves = np.abs(found["score"][:, None] - np.array(expected["score"])).argmin(axis=1)
-    shares = np.bincount(halves, minlength=10) / 4000
-    np.testing.assert_allclose(shares, 0.1, atol=0.025)  # five standard errors
+    fractions = np.bincount(halves, minlength=10) / 4000
+    np.testing.assert_allclose(fractions, 0.1, atol=0.025)  # five standard errors
     spread = human_variation(people, 4000, 3)
     assert spread.decks == 5
-    # 95% of ten equally likely values: the greatest
+    # 95% quantile of ten equally likely values: the maximum
     assert spread.of["score"] == pytest.approx(np.abs(expected["score"]).max())
 
 
-def test_who_plays_the_same_is_within_and_who_does_not_is_not(people) -> None:
-    same, other = (habits_of(teacher_games(TINY, 60, 1, newest)) for newest in (False, True))
+def test_same_play_is_within_variation(people) -> None:
+    same, other = (measures_of(teacher_games(TINY, 60, 1, newest)) for newest in (False, True))
     found = HumanLikeness(people, human_variation(people), {"same": same, "other": other})
     names = [measure.name for measure in COMPARED_MEASURES] + [DISTANCE]
     assert all(found.within("same", name) for name in names)
     assert found.count_within("same") == (len(names), len(names))
-    among, told = found.count_within("other")
-    assert among < told == len(names)
+    among, known = found.count_within("other")
+    assert among < known == len(names)
     assert found.within("other", "discard_chop") is found.within("other", DISTANCE) is False
-    rates = {who: [h[e].mean for e in EVENTS] for who, h in found.agents.items()}
+    rates = {label: [h[e].mean for e in EVENTS] for label, h in found.agents.items()}
     theirs = [people[event].mean for event in EVENTS]
     assert found.difference("other", DISTANCE) == pytest.approx(
         np.abs(np.subtract(rates["other"], theirs)).sum()
     )
 
 
-def test_habits_are_of_counted_seats_whole_decks_and_finished_games() -> None:
+def test_measures_use_counted_finished_decks() -> None:
     games = random_games(TINY, 8, seed=5)
     games = dataclasses.replace(
         games.select([0, 1, 2, 3, 4, 5, 6, 7, 0]),
         human_seats=np.array([[True, False]] * 4 + [[True, True]] * 5),
     )
-    found = habits_of(games)
+    found = measures_of(games)
     counts, turns = event_counts(games), (games.num_actions[:, None] + np.array([1, 0])) // 2
     rate = (counts[:4, 0].sum(0) + counts[4:].sum((0, 1))) / (turns[:4, 0].sum() + turns[4:].sum())
     assert [found[event].mean for event in EVENTS] == pytest.approx(rate.tolist())
@@ -96,24 +96,24 @@ def test_habits_are_of_counted_seats_whole_decks_and_finished_games() -> None:
     assert found["length"].mean == games.num_actions[finished].mean()
 
 
-def test_what_nobody_did_is_not_told(people) -> None:
+def test_unobserved_measures_are_none(people) -> None:
     nothing = Ratio(np.zeros(60), np.zeros(60))
     silent = HumanLikeness(people, human_variation(people), {"agent": {**people, "score": nothing}})
     assert silent.within("agent", "score") is silent.difference("agent", "score") is None
     assert silent.count_within("agent") == (len(COMPARED_MEASURES), len(COMPARED_MEASURES))
     assert human_variation({**people, "score": nothing}).of["score"] is None
-    with pytest.raises(ValueError, match="expected games on two decks at least"):
-        human_variation(habits_of(teacher_games(TINY, 1)))
+    with pytest.raises(ValueError, match="expected games on at least two decks"):
+        human_variation(measures_of(teacher_games(TINY, 1)))
 
 
 @pytest.mark.slow
-def test_a_bot_is_like_its_own_games_and_another_is_not() -> None:
+def test_bot_matches_own_games() -> None:
     rules = Rules(num_players=3)
     bots = {name: load_policy(name, rules) for name in ("bot:convention", "bot:simple")}
     own = evaluate_selfplay(bots["bot:convention"], 60, 7, purpose="demos").records
     found = compare_with_humans(own, bots, num_games=60, clone=bots["bot:convention"])
-    among, told = found.count_within("bot:convention")
-    assert among == told == len(COMPARED_MEASURES) + 1
-    assert found.count_within("bot:simple")[0] < told - 10
+    among, known = found.count_within("bot:convention")
+    assert among == known == len(COMPARED_MEASURES) + 1
+    assert found.count_within("bot:simple")[0] < known - 10
     assert found.predictions["bot:convention"].accuracy().mean == 1.0
     assert found.with_clone["bot:convention"].mean > found.with_clone["bot:simple"].mean

@@ -1,5 +1,5 @@
-"""Links of Hanabi: by hand, against the totals of recorded games that another implementation
-counted, and against the reference that knows no domain (`support/links.py`)."""
+"""Hanabi links: by hand, against another implementation's totals, and against the domain-free
+reference (`support/links.py`)."""
 
 import collections
 import dataclasses
@@ -41,12 +41,12 @@ def pairs_of(links, game=0):
 
 
 def whole(games):
-    """As if they were over: figures a game are of those that were not left."""
+    """The games marked as finished: per-game measures exclude unfinished ones."""
     return dataclasses.replace(games, unfinished=np.zeros(len(games), bool))
 
 
 def test_eight_turns_by_hand():
-    """Seat 1 is told of R1 and R2 and plays them; seat 0 is told of B3 and throws it away."""
+    """R1 and R2 of seat 1 are hinted and played; B3 of seat 0 is hinted and discarded."""
     games = eight_turns()
     read = read_games(games)
     touches = read_touches(read)
@@ -54,7 +54,7 @@ def test_eight_turns_by_hand():
     assert pairs_of(touches.links("constructive")) == {(0, 1), (2, 3)}
     assert pairs_of(touches.links("useful_discard")) == {(5, 6)}
     assert pairs_of(token_links(read)) == {(4, 5), (6, 7)}
-    assert pairs_of(firework_links(read)) == set()  # R1 and R2 are of one seat
+    assert pairs_of(firework_links(read)) == set()  # R1 and R2 are both seat 1's
     links = GameAnalysis(games).links
     assert links.hints[0].tolist() == [[0, 2], [2, 0]]
     assert links.accepted[0].tolist() == [[0, 2], [1, 0]]
@@ -65,21 +65,21 @@ def test_eight_turns_by_hand():
     assert links.turns[0].tolist() == [4, 4]
     record = GameAnalysis(whole(games))
     assert MEASURES["not_helpful"].of(record).mean == 0.5
-    assert MEASURES["nonconstructive"].of(record).mean == 1  # B3, thrown away
+    assert MEASURES["nonconstructive"].of(record).mean == 1  # B3, discarded
     assert MEASURES["constructive_per_point"].of(record).mean == 2 / 2
     assert MEASURES["linked_turns"].of(record).mean == 1.0
     assert MEASURES["reciprocal"].of(record).mean == 0.0
 
 
-def test_links_for_a_point_do_not_grow_with_the_score():
-    """Two hints on every card that scores, in a game of two points and in one of one; a card that
-    nobody scored, and no game at all, leave nothing to divide by."""
+def test_links_per_point_ignore_score():
+    """Two hints on every scoring card, in games of two points and one point. Undefined for seats or
+    games without points."""
     deck = deck_of("B2 B3 G4 W4 Y3 R1 R2 Y1 G3 W2")
-    told = [10, 5 + 4, 15, 5]  # red, a card that is no point, rank 1, R1
-    one = GameAnalysis(whole(one_game(deck, told)))
+    hinted = [10, 5 + 4, 15, 5]  # red, a misplay, rank 1, R1
+    one = GameAnalysis(whole(one_game(deck, hinted)))
     two = GameAnalysis(
-        whole(one_game(deck, [*told, 16, 5]))
-    )  # rank 2, R2, which red had named, too
+        whole(one_game(deck, [*hinted, 16, 5]))
+    )  # rank 2, R2, which red had also touched
     for record, points in ((one, 1), (two, 2)):
         links = 2.0 * points
         assert MEASURES["constructive"].of(record).mean == links
@@ -87,12 +87,12 @@ def test_links_for_a_point_do_not_grow_with_the_score():
     none = GameAnalysis(whole(one_game(deck, [10, 5 + 4])))
     assert MEASURES["constructive"].of(none).mean == 0
     assert not MEASURES["constructive_per_point"].of(none).defined
-    receivers = np.array([[True, False]])  # seat 0 scored nothing
+    receivers = np.array([[True, False]])  # seat 0 scored no point
     part = one.between(~receivers, receivers)
     assert not MEASURES["constructive_per_point"].of(part).defined
 
 
-def test_links_of_lost_games_are_left_out_where_it_is_said():
+def test_kept_links_exclude_lost_games():
     record = GameAnalysis(random_games(SMALL, 60))
     links, kept = (MEASURES[n].of(record).numerator for n in ("constructive", "constructive_kept"))
     lost = record.games.lives == 0
@@ -100,7 +100,7 @@ def test_links_of_lost_games_are_left_out_where_it_is_said():
     np.testing.assert_array_equal(kept, np.where(lost, 0, links))
 
 
-def test_a_hint_that_repeats_is_no_help_and_one_of_the_other_kind_is():
+def test_repeated_hint_is_not_constructive():
     deck = deck_of("B2 B3 G4 W4 Y3 R1 Y2 Y1 G3 W2")
     moves = [10, 5 + 4, 10, 5]  # red, seat 1 plays W2 (a misplay), red again, seat 1 plays R1
     read = read_games(one_game(deck, moves))
@@ -112,7 +112,7 @@ def test_a_hint_that_repeats_is_no_help_and_one_of_the_other_kind_is():
 
 
 class Totals(NamedTuple):
-    """All seats, all games of a file, as the specification lists them."""
+    """Totals over all seats and games of a file, in the order of the specification."""
 
     games: int
     turns: int
@@ -154,7 +154,7 @@ def totals_of(games):
     record, read = GameAnalysis(games), read_games(games)
     links, touches, moves = record.links, read_touches(read), read.moves
 
-    def cards(*outcomes):  # a card counts once, however many hints touched it
+    def cards(*outcomes):  # a card counts once, with any number of hints
         found = touches.links(*outcomes)
         return len(np.unique(np.stack([found.game, found.receiver]), axis=1).T)
 
@@ -185,7 +185,7 @@ def totals_of(games):
 @pytest.mark.parametrize(
     "name", [*list(RECORDED)[:-1], pytest.param("2p_recorded_bot_8k", marks=pytest.mark.slow)]
 )
-def test_the_totals_of_recorded_games(name):
+def test_recorded_games_have_known_totals(name):
     games = load_games(shared_data(f"{name}.safetensors"), validate=False)
     *counts, correlation = RECORDED[name].split()
     found = totals_of(games)
@@ -194,7 +194,7 @@ def test_the_totals_of_recorded_games(name):
 
 
 @pytest.mark.slow  # recorded games
-def test_people_and_an_ai_by_direction():
+def test_human_ai_links_by_direction():
     games = load_games(shared_data("2p_human_with_ai.safetensors"), validate=False)
     figures = interdependence_figures(GameAnalysis(games), roles_of(games))
     person, ai = figures["pairs"]
@@ -227,8 +227,8 @@ def test_people_and_an_ai_by_direction():
 
 
 def events_of(rules, deck, moves):
-    """One game as events, and what the move of each turn was for its card."""
-    table, told, events, did = PythonGame(rules, deck), collections.defaultdict(set), [], []
+    """Events of one game, and the outcome of each turn's card."""
+    table, hinted, events, did = PythonGame(rules, deck), collections.defaultdict(set), [], []
     for turn, action in enumerate(moves.tolist()):
         seat, move, tokens = table.player, decode_action(rules, action), table.info_tokens
         pre, add, delete, outcome = set(), set(), set(), None
@@ -237,13 +237,13 @@ def events_of(rules, deck, moves):
             touched = [table.hands[owner][slot] for slot in table.touched(move)]
             add = {("told", order, move.kind, owner) for order in touched}
             for order in touched:
-                told[order].add(("told", order, move.kind, owner))
+                hinted[order].add(("told", order, move.kind, owner))
             pre = delete = {("token", tokens)}
         else:
             order = table.hands[seat][move.slot]
             color, rank = divmod(table.deck[order], rules.num_ranks)
             height = table.fireworks[color]
-            pre = {("in", order, seat)} | told[order]
+            pre = {("in", order, seat)} | hinted[order]
             delete = {("in", order, seat)}
             if move.kind == "discard":
                 outcome = "useful_discard" if can_score(table, color, rank) else "useless_discard"
@@ -263,16 +263,16 @@ def events_of(rules, deck, moves):
 
 
 def can_score(table, color, rank):
-    """Whether a card could be played now or later, by what is lost."""
+    """True if a card can be played now or later, given the discards."""
     rules, height = table.rules, table.fireworks[color]
     lost = collections.Counter(table.deck[order] for order in table.discards)
     needed = range(height, rank)
-    gone = [lost[color * rules.num_ranks + r] == rules.num_cards_of_rank[r] for r in needed]
-    return height <= rank and not any(gone)
+    exhausted = [lost[color * rules.num_ranks + r] == rules.num_cards_of_rank[r] for r in needed]
+    return height <= rank and not any(exhausted)
 
 
 def check_game(games, game):
-    """One game's links, triggers and counts, against those of the reference."""
+    """Compare links, triggers and counts of one game with the reference."""
     rules, players = games.rules, range(games.rules.num_players)
     events, did = events_of(rules, games.decks[game], games.moves(game))
     links = links_of(events)
@@ -298,21 +298,25 @@ def check_game(games, game):
 
     information = [link for link in links if link.given[0] == "told"]
     triggers = find_triggers(events, players, lambda seat, p: p[0] == "told" and p[-1] == seat)
-    given = {name: np.zeros((len(players),) * 2, int) for name in ("hints", "accepted", "prompt")}
-    given["helpful"], given["hinted_points"] = (np.zeros_like(given["hints"]) for _ in range(2))
+    matrices = {
+        name: np.zeros((len(players),) * 2, int) for name in ("hints", "accepted", "prompt")
+    }
+    matrices["helpful"], matrices["hinted_points"] = (
+        np.zeros_like(matrices["hints"]) for _ in range(2)
+    )
     for trigger in triggers:
         owner = next(p[-1] for p in trigger.add if p[0] == "told")
         accepted = accepts(trigger, information)
         soon = [link for link in accepted if link.receiver.time - trigger.time < len(players)]
-        given["hints"][trigger.agent, owner] += 1
-        given["accepted"][trigger.agent, owner] += bool(accepted)
-        given["prompt"][trigger.agent, owner] += bool(soon)
-        given["helpful"][trigger.agent, owner] += bool(accepts(trigger, constructive))
+        matrices["hints"][trigger.agent, owner] += 1
+        matrices["accepted"][trigger.agent, owner] += bool(accepted)
+        matrices["prompt"][trigger.agent, owner] += bool(soon)
+        matrices["helpful"][trigger.agent, owner] += bool(accepts(trigger, constructive))
     by_time = sorted(constructive, key=lambda link: link.giver.time, reverse=True)
-    first = {link.object: link for link in by_time}  # the earliest stays
+    first = {link.object: link for link in by_time}  # the earliest remains
     for link in first.values():
-        given["hinted_points"][link.giver.agent, link.receiver.agent] += 1
-    for name, expected_counts in given.items():
+        matrices["hinted_points"][link.giver.agent, link.receiver.agent] += 1
+    for name, expected_counts in matrices.items():
         np.testing.assert_array_equal(getattr(counts, name)[game], expected_counts, name)
     linked = {event.time for link in links for event in (link.giver, link.receiver)}
     assert counts.linked_turns[game].sum() == len(linked)
@@ -324,7 +328,7 @@ def check_game(games, game):
     [SMALL, ONE_RANK, CROWD, Rules(), Rules(num_players=4, max_life_tokens=30)],
     ids=["small", "one-rank", "crowd", "standard", "4 players"],
 )
-def test_random_games_equal_the_reference(rules):
+def test_random_games_match_reference(rules):
     games = random_games(rules, 12)
     for game in range(len(games)):
         check_game(games, game)
@@ -339,14 +343,14 @@ def test_random_games_equal_the_reference(rules):
     ],
     ids=["convention", "iggi, 3 players", "iggi, small"],
 )
-def test_games_of_bots_equal_the_reference(bot, rules):
+def test_bot_games_match_reference(bot, rules):
     games = evaluate_selfplay(load_policy(bot, rules), 8, seed=1).records
     found = [check_game(games, game) for game in range(len(games))]
     kinds = {kind for links in found for kind, turns in links.items() if turns}
     assert {("told", "constructive"), "firework", "token"} <= kinds
 
 
-def test_the_names_of_colours_do_not_matter():
+def test_links_ignore_colour_names():
     rules = Rules(num_colors=3, num_ranks=4, hand_size=4)
     games, colors = random_games(rules, 20), np.array([2, 0, 1])
     moves = decode(rules, games.actions)
@@ -361,7 +365,7 @@ def test_the_names_of_colours_do_not_matter():
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_pairs_of_roles_add_up_to_the_whole():
+def test_role_pairs_sum_to_total():
     games = random_games(CROWD, 30)
     whole = GameAnalysis(games)
     masks = np.random.default_rng(0).random((30, 5)) < 0.5
@@ -374,20 +378,21 @@ def test_pairs_of_roles_add_up_to_the_whole():
     assert parts[0].games.tolist() == (masks.sum(axis=1) > 1).tolist()
 
 
-def test_the_correlation_and_its_interval():
+def test_correlation_and_interval():
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
     y = 0.6 * x + 0.8 * rng.normal(size=400)
     interval = bootstrap_correlation(x, y)
     assert interval.mean == pytest.approx(np.corrcoef(x, y)[0, 1])
-    assert interval.std_error == pytest.approx((1 - interval.mean**2) / 20, rel=0.2)  # of normals
+    # for normal variables
+    assert interval.std_error == pytest.approx((1 - interval.mean**2) / 20, rel=0.2)
     assert interval.low < interval.mean < interval.high
     assert bootstrap_correlation(x, -3 * x).bounds == pytest.approx([-1, -1])
-    with pytest.raises(ValueError, match="vary over games"):
+    with pytest.raises(ValueError, match="two non-constant arrays"):
         bootstrap_correlation(x, np.ones(400))
 
 
-def test_measures_that_share_resamples_have_the_intervals_they_have_alone():
+def test_shared_resamples_keep_intervals():
     record = GameAnalysis(random_games(SMALL, 40))
     measures = measures_of("interdependence")
     figures = measure_figures(record, measures)

@@ -1,4 +1,4 @@
-"""Who sits where, and figures by ordered pair of roles."""
+"""Roles of seats, and measures by ordered pair of roles."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 RULES = Rules(num_players=3, num_colors=2, num_ranks=2, hand_size=2)
 
 
-def test_every_seat_is_a_role_of_its_own_unless_people_are_marked():
+def test_roles_are_seats_or_humans():
     games = random_games(Rules(num_players=3), 2)
     assert roles_of(games).pairs() == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     everyone = dataclasses.replace(games, human_seats=np.ones((2, 3), bool))
@@ -29,10 +29,10 @@ def test_every_seat_is_a_role_of_its_own_unless_people_are_marked():
     roles = roles_of(one)
     assert roles.names == ("person", "other")
     assert roles.seats.tolist() == [[0, 1, 1], [1, 1, 0]]
-    assert roles.pairs() == [(0, 1), (1, 0), (1, 1)]  # there is one person a game
+    assert roles.pairs() == [(0, 1), (1, 0), (1, 1)]  # one person per game
 
 
-def test_an_agent_moves_from_seat_to_seat():
+def test_agent_rotates_through_seats():
     agents = [load_policy(name, RULES) for name in ("bot:legal-random", "bot:random")]
     games, roles = play_team(*agents, num_games=7, seed=3)
     assert roles.seats.tolist() == [
@@ -46,8 +46,8 @@ def test_an_agent_moves_from_seat_to_seat():
     assert sum(pair["hints"] for pair in figures["pairs"]) == figures["hints"]
 
 
-def test_games_that_were_left_are_no_games_of_figures_a_game():
-    """Their turns and hints count, and the file has so many games."""
+def test_unfinished_games_are_not_averaged():
+    """Their turns and hints still count, and so does their number."""
     games = random_games(RULES, 80)
     alone, whole = games.select(~games.unfinished), GameAnalysis(games)
     figures = interdependence_figures(whole, roles_of(games))
@@ -65,7 +65,7 @@ def test_games_that_were_left_are_no_games_of_figures_a_game():
     assert "unfinished" not in text_of(interdependence_parts, expected, {}, RULES)
 
 
-def test_a_file_of_games_that_were_left_has_a_table():
+def test_unfinished_games_have_table():
     games = random_games(RULES, 80)
     games = games.select(games.unfinished)
     figures = interdependence_figures(GameAnalysis(games), roles_of(games))
@@ -74,7 +74,7 @@ def test_a_file_of_games_that_were_left_has_a_table():
     assert " none " in text_of(interdependence_parts, figures, {}, RULES)
 
 
-def test_what_was_not_counted_is_none_not_a_number():
+def test_uncounted_measures_are_none():
     games = random_games(RULES, 1)
     nothing = np.full_like(games.actions, RULES.noop)
     nothing[:, 0] = RULES.hand_size  # one card played

@@ -22,7 +22,7 @@ from hanabi_rl.evaluation.measure.intervals import (
 @pytest.mark.parametrize(
     ("count", "quantile"), [(2, 12.7062), (3, 4.30265), (11, 2.22814), (1001, 1.96234)]
 )
-def test_mean_interval_uses_the_tabulated_t_quantile(count, quantile):
+def test_mean_interval_uses_tabulated_t_quantile(count, quantile):
     values = np.random.default_rng(count).normal(20, 3, count)
     mean = sum(values) / count
     std_error = np.sqrt(sum((v - mean) ** 2 for v in values) / (count - 1) / count)
@@ -34,14 +34,14 @@ def test_mean_interval_uses_the_tabulated_t_quantile(count, quantile):
     )
 
 
-def test_mean_interval_covers_the_true_mean_as_often_as_it_says():
+def test_mean_interval_has_nominal_coverage():
     rng = np.random.default_rng(1)
     intervals = [mean_interval(rng.normal(5, 2, 20), level=0.9) for _ in range(2000)]
     covered = np.mean([i.low <= 5 <= i.high for i in intervals])
     assert covered == pytest.approx(0.9, abs=0.03)
 
 
-def test_one_value_has_an_infinite_interval():
+def test_one_value_has_infinite_interval():
     assert mean_interval(np.array([3.0])).bounds == [-np.inf, np.inf]
 
 
@@ -55,7 +55,7 @@ def test_one_value_has_an_infinite_interval():
         ([20.0, 20.0, 20.0], 0, 25, [20.0, 20.0]),
     ],
 )
-def test_an_interval_is_within_the_range_of_its_figure(values, min_value, max_value, bounds):
+def test_interval_is_clipped_to_range(values, min_value, max_value, bounds):
     interval = mean_interval(np.array(values), min_value=min_value, max_value=max_value)
     assert interval.bounds == pytest.approx(bounds, abs=1e-3)
     free = mean_interval(np.array(values))
@@ -63,22 +63,22 @@ def test_an_interval_is_within_the_range_of_its_figure(values, min_value, max_va
     assert free.within(min_value, max_value) == interval
 
 
-def test_many_games_have_the_interval_that_they_had():
+def test_wide_range_keeps_interval():
     values = np.random.default_rng(5).integers(18, 26, 2000).astype(float)
     assert mean_interval(values, min_value=0, max_value=25) == mean_interval(values)
 
 
-def test_the_estimate_stays_inside_its_interval():
-    """A corrected estimate of what cannot be below 0 can be."""
+def test_estimate_stays_inside_interval():
+    """A corrected estimate can be below 0 where the true value cannot."""
     assert Interval(-0.01, -0.3, 0.2, 0.1).within(0.0) == Interval(-0.01, -0.01, 0.2, 0.1)
     alone = mean_interval(np.array([3.0]), min_value=0, max_value=25)
     assert alone.bounds == [-np.inf, np.inf]
 
 
-def test_where_there_is_no_interval_the_reason_is_printed_once():
+def test_missing_bounds_are_explained_once():
     alone, known = mean_interval(np.array([21.0])), mean_interval(np.array([1.0, 2.0, 3.0]))
     assert f"{alone:.2f}" == "21.00 n/a" and f"{known:+.1f}" == "+2.0 [-0.5, +4.5]"
-    assert bounds_text([None, None]) == bounds_text([np.nan, 1.0]) == "n/a"  # as JSON has it
+    assert bounds_text([None, None]) == bounds_text([np.nan, 1.0]) == "n/a"  # as in JSON
     assert bounds_text([0.5, 0.25], ".0%") == "[50%, 25%]"
     text = explained(f"{alone:.2f}\n{alone:.2f}")
     assert text.splitlines()[:2] == ["21.00 n/a"] * 2 and len(text.splitlines()) == 3
@@ -86,17 +86,17 @@ def test_where_there_is_no_interval_the_reason_is_printed_once():
     assert explained("agents/n/a/policy") == "agents/n/a/policy"
 
 
-def test_bootstrap_of_a_mean_approaches_the_normal_interval():
+def test_bootstrap_of_mean_approaches_normal_interval():
     values = np.random.default_rng(2).normal(10, 4, 2000)
     np.testing.assert_allclose(
         bootstrap_ratio(values, np.ones(2000)).bounds, mean_interval(values).bounds, atol=0.03
     )
 
 
-def test_bootstrap_ratio_equals_a_resampling_loop_over_whole_games():
+def test_bootstrap_ratio_matches_resampling_loop():
     rng = np.random.default_rng(3)
     decisions = rng.integers(1, 60, 40)
-    # a game's decisions share a level: they are not independent
+    # decisions of a game share a level: they are dependent
     losses = decisions * rng.gamma(2.0, 0.3, 40)
     interval = bootstrap_ratio(losses, decisions, num_resamples=4000)
     plain = []
@@ -119,9 +119,9 @@ def coverage(intervals, truth):
 
 
 @pytest.mark.parametrize("games", [2, 3, 5, 10, MIN_BOOTSTRAP_GAMES - 1])
-def test_few_games_cover_as_often_as_they_say(games):
-    """Accuracy over games of 5 to 34 decisions, whose level is the game's own. Percentiles of
-    resamples cover 51%, 72%, 80%, 90% and 92.5%."""
+def test_few_games_have_nominal_coverage(games):
+    """Accuracy over games of 5 to 34 decisions, with one level per game. Percentile bootstraps
+    cover 51%, 72%, 80%, 90% and 92.5%."""
     rng = np.random.default_rng(games)
     intervals = []
     for _ in range(1500):
@@ -131,14 +131,14 @@ def test_few_games_cover_as_often_as_they_say(games):
     assert 0.92 < coverage(intervals, 0.6) < 0.97
 
 
-def test_few_games_have_the_interval_of_a_mean_where_each_counts_once():
+def test_unit_denominators_give_mean_interval():
     values = np.random.default_rng(4).normal(10, 4, 7)
     ours, theirs = bootstrap_ratio(values, np.ones(7)), mean_interval(values)
     np.testing.assert_allclose(ours, theirs)
 
 
 def test_one_game_has_no_bounds():
-    """Also one of many in which there is something to count."""
+    """Also a single counted game among many."""
     alone = bootstrap_ratio(np.array([3.0]), np.array([4.0]))
     assert (alone.mean, alone.bounds) == (0.75, [-np.inf, np.inf])
     rare = np.zeros((2, 50))
@@ -149,8 +149,8 @@ def test_one_game_has_no_bounds():
     assert bootstrap_decks(np.array([[2.0, 4.0]]), lambda means: means[:, 0]).low == -np.inf
 
 
-def test_decks_of_a_statistic_that_is_a_mean():
-    """Few have the interval of a mean."""
+def test_bootstrap_decks_of_mean():
+    """Few decks give the interval of a mean."""
     values = np.random.default_rng(5).normal(3, 1, (6, 2))
     found = bootstrap_decks(values, lambda means: means.mean(axis=1))
     np.testing.assert_allclose(found, mean_interval(values.mean(axis=1)))
@@ -159,15 +159,15 @@ def test_decks_of_a_statistic_that_is_a_mean():
 @pytest.mark.parametrize(
     ("count", "low", "high"), [(5, -np.inf, np.inf), (6, 0, 5), (9, 1, 7), (20, 5, 14)]
 )
-def test_the_median_of_few_lies_between_order_statistics(count, low, high):
-    """Of 0 to n - 1; the ranks of the sign test's interval, from its table: none, 1, 2 and 6."""
+def test_small_sample_median_uses_order_statistics(count, low, high):
+    """Values 0 to n - 1; ranks from tables of the sign test: none, 1, 2 and 6."""
     values = np.random.default_rng(0).permutation(count).astype(float)
     found = bootstrap_median(values)
     assert (found.mean, found.low, found.high) == ((count - 1) / 2, low, high)
 
 
 @pytest.mark.parametrize("games", [4, 8, 20])
-def test_few_correlations_cover_as_often_as_they_say(games):
+def test_small_correlations_have_nominal_coverage(games):
     rng = np.random.default_rng(games)
     first = rng.normal(size=(800, games))
     second = 0.8 * first + 0.6 * rng.normal(size=(800, games))
@@ -176,14 +176,14 @@ def test_few_correlations_cover_as_often_as_they_say(games):
     assert all(-1 <= interval.low <= interval.mean <= interval.high <= 1 for interval in found)
 
 
-def test_a_correlation_of_three_or_of_a_line_has_no_bounds():
+def test_degenerate_correlation_has_no_bounds():
     for first, second in (([1, 2, 4], [2, 1, 3]), (range(9), range(9))):
         found = bootstrap_correlation(np.array(first, float), np.array(second, float))
         assert found.bounds == [-np.inf, np.inf]
 
 
-def test_games_that_belong_together_are_resampled_together():
-    """Each of 40 games written down three times is no more than 40 games."""
+def test_groups_are_resampled_together():
+    """Forty games repeated three times count as 40 games."""
     first, second = np.random.default_rng(6).normal(size=(2, 40))
     groups = np.repeat(np.arange(40), 3)
     thrice = bootstrap_correlation(first[groups], second[groups], groups=groups)
@@ -196,19 +196,19 @@ def test_games_that_belong_together_are_resampled_together():
     [
         (lambda: mean_interval(np.array([])), "at least one game"),
         (lambda: mean_interval(np.ones(3), level=95), "between 0 and 1"),
-        (lambda: bootstrap_ratio(np.ones(3), np.ones(2)), "one denominator a game"),
-        (lambda: bootstrap_ratio(np.ones(3), np.zeros(3)), "no decision"),
+        (lambda: bootstrap_ratio(np.ones(3), np.ones(2)), "as many denominators as numerators"),
+        (lambda: bootstrap_ratio(np.ones(3), np.zeros(3)), "a positive sum"),
     ],
 )
-def test_errors_say_what_was_expected(call, message):
+def test_errors_state_expectation(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 7), (1, 6), (11, 20), (99, 100), (5, 5)])
-def test_an_exact_interval_of_a_share_has_the_tails_of_its_binomials(successes, count):
-    share, low, high, _ = clopper_pearson_interval(successes, count)
-    assert share == successes / count
+def test_clopper_pearson_has_binomial_tails(successes, count):
+    estimate, low, high, _ = clopper_pearson_interval(successes, count)
+    assert estimate == successes / count
     if successes:
         assert stats.binom.sf(successes - 1, count, low) == pytest.approx(0.025)
     if successes < count:

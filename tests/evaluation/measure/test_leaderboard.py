@@ -1,4 +1,4 @@
-"""AH2AC2's line-ups against lists written by hand, and its games against `play_games`."""
+"""AH2AC2's lineups against lists by hand, and its games against `play_games`."""
 
 import numpy as np
 import pytest
@@ -25,27 +25,27 @@ THREE_PLAYERS = {
 
 
 def names(seats):
-    return "".join("C" if who < 0 else str(who + 1) for who in seats)
+    return "".join("C" if player < 0 else str(player + 1) for player in seats)
 
 
 @pytest.mark.parametrize(("players", "expected"), [(2, TWO_PLAYERS), (3, THREE_PLAYERS)])
-def test_lineups_are_those_of_the_paper(players, expected):
+def test_lineups_match_paper(players, expected):
     found = [names(seats) for seats in mixed_lineups(players, 2)]
     assert set(found) == expected and len(found) == len(expected) == {2: 4, 3: 18}[players]
 
 
 @pytest.mark.parametrize(("players", "proxies"), [(2, 1), (2, 3), (3, 1), (4, 2), (5, 3)])
-def test_lineups_of_other_sizes_are_counted(players, proxies):
+def test_other_lineup_counts(players, proxies):
     found = mixed_lineups(players, proxies)
     assert len(set(found)) == len(found) == (proxies + 1) ** players - proxies**players - 1
 
 
-def test_two_players_take_turns_in_both_seats():
+def test_two_players_alternate_seats():
     candidate, *proxies = (network_policy(LENIENT, seed) for seed in (1, 2, 3))
     entry = play_leaderboard(candidate, proxies, 16, seed=5)
     decks = evaluation_decks(LENIENT, 16, 5)
     for index, seats in enumerate(entry.lineups):
-        at_seat = tuple(candidate if who < 0 else proxies[who] for who in seats)
+        at_seat = tuple(candidate if player < 0 else proxies[player] for player in seats)
         games = np.flatnonzero(entry.lineup == index)
         assert len(games) == 4
         np.testing.assert_array_equal(
@@ -60,8 +60,8 @@ def test_two_players_take_turns_in_both_seats():
     assert record["lineups"][0]["mean"] == pytest.approx(entry.score[entry.lineup == 0].mean())
 
 
-@pytest.mark.slow  # two are the same with fewer
-def test_three_players_sit_in_every_lineup_equally_often():
+@pytest.mark.slow  # the two-player test covers the same
+def test_three_player_lineups_are_balanced():
     candidate, *proxies = (network_policy(LENIENT_3P, seed) for seed in (1, 2, 3))
     entry = play_leaderboard(candidate, proxies, 20, seed=5)
     counts = np.bincount(entry.lineup)
@@ -69,17 +69,18 @@ def test_three_players_sit_in_every_lineup_equally_often():
     decks = evaluation_decks(LENIENT_3P, 20, 5)
     for index in (1, 7, 17):  # one candidate with two different proxies, and two candidates
         games = np.flatnonzero(entry.lineup == index)
-        # copies: three policies to play_games, which has compiled three for the first of them
+        # copies, so that play_games reuses its program for three policies
         at_seat = tuple(
-            (candidate if who < 0 else proxies[who]).replace() for who in entry.lineups[index]
+            (candidate if player < 0 else proxies[player]).replace()
+            for player in entry.lineups[index]
         )
         expected = play_games(at_seat, LENIENT_3P, decks[games])
         np.testing.assert_array_equal(entry.score[games], expected.scores)
         np.testing.assert_array_equal(entry.points[games], expected.points)
 
 
-def test_what_a_proxy_draws_in_a_game_depends_on_the_number_of_the_game_alone():
-    """Not on how the games are put together: every candidate meets the same chance."""
+def test_proxy_randomness_depends_on_game_index():
+    """Not on how games are batched: every candidate gets the same random numbers."""
     candidate, proxy = network_policy(LENIENT, 1), load_policy("bot:random", LENIENT)
     entry = play_leaderboard(candidate, [proxy, proxy], 16, seed=5)
     decks = evaluation_decks(LENIENT, 16, 5)
@@ -97,19 +98,19 @@ def test_what_a_proxy_draws_in_a_game_depends_on_the_number_of_the_game_alone():
 
 
 @pytest.mark.slow  # cli/test_cli_cross_play.py has such a candidate, of two players
-def test_a_candidate_that_is_a_proxy_plays_no_self_play():
-    """AH2AC2 A.6 excepts it; by what a policy is, not by which object."""
+def test_proxy_candidate_skips_self_play():
+    """AH2AC2, A.6, excludes self-play; policies are compared by identity, not by object."""
     proxies = [network_policy(LENIENT_3P, seed) for seed in (1, 2)]
     entry = play_leaderboard(network_policy(LENIENT_3P, 1), proxies, 20, seed=5)
     assert {names(seats) for seats in entry.lineups} == {
         seats for seats in THREE_PLAYERS if "2" in seats
     }
     assert len(entry.lineups) == 12 and np.bincount(entry.lineup).sum() == 20
-    with pytest.raises(ValueError, match="a proxy that is not the candidate itself"):
+    with pytest.raises(ValueError, match="a proxy other than the candidate"):
         play_leaderboard(proxies[0], proxies[:1], 20)
 
 
-def test_the_proxies_own_row_is_the_mean_of_both():
+def test_proxy_row_averages_proxies():
     proxies = [network_policy(LENIENT, seed) for seed in (1, 2)]
     decisions, steps = np.array([10, 10]), np.array([20, 20])
     read = [Prediction(np.array(right), np.array(nats), decisions, steps) for right, nats in (
@@ -125,22 +126,22 @@ def test_the_proxies_own_row_is_the_mean_of_both():
     )
     assert entry.prediction.cross_entropy_per_timestep().mean == pytest.approx((1.0 + 0.2) / 2)
     assert entry.as_dict(["p", "q"])["lineups"][1]["seats"] == ["q", "q"]
-    with pytest.raises(ValueError, match="a game for each of the proxies, got 1 for 2"):
+    with pytest.raises(ValueError, match="at least one game per proxy, got 1 for 2"):
         play_proxy_self_play(proxies, 1)
     assert best_seed(read) == 1 and best_seed(read[::-1]) == 0
     odd = read[0]._replace(nll=np.array([np.nan, 1.0]))
-    with pytest.raises(ValueError, match="of every seed, got nan of number 2"):
+    with pytest.raises(ValueError, match="for every seed, got nan for seed 2"):
         best_seed([read[0], odd, read[1]])
 
 
-def test_errors_say_what_was_expected():
+def test_errors_state_expectation():
     candidate = network_policy(LENIENT, 1)
     with pytest.raises(ValueError, match="at least one proxy"):
         play_leaderboard(candidate, [], 10)
-    with pytest.raises(ValueError, match="each of the 4 line-ups at least, got 3"):
+    with pytest.raises(ValueError, match="at least one game per lineup, 4, got 3"):
         play_leaderboard(candidate, [candidate, candidate], 3)
 
 
-def test_the_published_table_is_complete():
+def test_published_table_is_complete():
     assert {players: len(rows) for players, rows in LEADERBOARD.items()} == {2: 8, 3: 7}
     assert seat_names((-1, 1), ["p", "q"]) == ["candidate", "q"]

@@ -1,4 +1,4 @@
-"""Leaderboards as files: those of the docs hold, and what does not is refused by its row."""
+"""Leaderboard files: those in docs are valid, and invalid rows are rejected."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BOARDS = sorted((Path(__file__).parents[3] / "docs" / "leaderboard").glob("*.jso
 
 
 @pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
-def test_a_board_of_the_docs(path: Path, tmp_path: Path) -> None:
-    """Every row is in order, what ships is still who it was, and writing changes nothing."""
+def test_documented_leaderboards(path: Path, tmp_path: Path) -> None:
+    """Rows are valid, bundled agents have the same identity, and writing changes nothing."""
     board = read_board(path)
     for player in (*board.proxies, *board.rows):
         if parse_name(player.agent).scheme in (BOT, BUNDLED):
@@ -71,11 +71,11 @@ AT = "hf:me/a@" + "0" * 40
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"agent": "runs/mine"}, "an agent that anybody can load .*, got runs/mine"),
-        ({"agent": "hf:me/a"}, "a commit of 40 hexadecimal digits behind hf:me/a@.* got None"),
+        ({"agent": "runs/mine"}, "an agent that anyone can load .*, got runs/mine"),
+        ({"agent": "hf:me/a"}, "a commit of 40 hexadecimal digits after hf:me/a@.* got None"),
         ({"agent": "hf:me/a@main"}, "a commit of 40 hexadecimal digits .* got main"),
         ({"hash": "a"}, "expected the SHA-256 of bot:iggi, got 'a'"),
-        ({"hash": "c" * 64}, "no proxy among the rows"),
+        ({"hash": "c" * 64}, "no proxy in the rows"),
         ({"mean": 14.0}, "expected a mean of bot:iggi in its interval"),
         ({"ci95": [1.0]}, r"expected ci95 of bot:iggi to be \[low, high\]"),
         ({"perfect_rate": 0.95}, "expected rates of bot:iggi from 0 to 1"),
@@ -85,7 +85,7 @@ AT = "hf:me/a@" + "0" * 40
         ({"note": "x"}, "rows: bot:iggi: unknown field 'note'"),
     ],
 )
-def test_a_row_that_is_wrong(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_invalid_rows(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     assert read_board(
         written(tmp_path / "a.json", [row(), row(agent=AT, hash="b" * 64, mean=11.0)])
     )
@@ -93,15 +93,15 @@ def test_a_row_that_is_wrong(tmp_path: Path, change: dict[str, Any], message: st
         read_board(written(tmp_path / "a.json", [row(**change)]))
 
 
-@pytest.mark.parametrize(("most", "one"), [(0, 3), (25, 20)])
-def test_the_interval_of_a_row_ends_where_scores_do(tmp_path: Path, most: int, one: int) -> None:
-    """Student's interval of a thousand games of which all but one have 0, or the maximum, passes
-    it: half of it is 1.962 / sqrt(1000) standard deviations, here |one - most| / sqrt(1000)."""
-    score = np.full(1000, most, np.int32)
-    score[0] = one
+@pytest.mark.parametrize(("common", "rare"), [(0, 3), (25, 20)])
+def test_row_interval_is_clipped_to_scores(tmp_path: Path, common: int, rare: int) -> None:
+    """The t interval of 1,000 games, all but one of score 0 (or the maximum), exceeds the range:
+    its half-width is 1.962 / sqrt(1000) SDs, here |rare - common| / sqrt(1000)."""
+    score = np.full(1000, common, np.int32)
+    score[0] = rare
     entry = LeaderboardEntry(score, score, np.zeros(1000, np.int32), ((-1, 0),), 25)
     added = row_of(entry, "bot:random", "d" * 64, "me", "1")
-    mean, half = most + (one - most) / 1000, 1.962 * abs(one - most) / 1000
+    mean, half = common + (rare - common) / 1000, 1.962 * abs(rare - common) / 1000
     expected = (max(mean - half, 0.0), min(mean + half, 25.0))
     assert (added.mean, added.ci95) == (mean, pytest.approx(expected, abs=1e-3))
     path = written(tmp_path / "a.json", [])
@@ -109,13 +109,13 @@ def test_the_interval_of_a_row_ends_where_scores_do(tmp_path: Path, most: int, o
     assert read_board(path).rows == (added,)
 
 
-def test_a_board_that_is_wrong(tmp_path: Path) -> None:
+def test_invalid_leaderboards(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     worse = row(agent=AT, hash="b" * 64, mean=11.0)
     without = {key: value for key, value in row().items() if key != "submitted_by"}
     for rows, changes, message in (
-        ([worse, row()], {}, "the rows best first"),
-        ([row(), row()], {}, "every agent once"),
+        ([worse, row()], {}, "rows in descending order of mean"),
+        ([row(), row()], {}, "each agent once"),
         ([without], {}, "bot:iggi: expected a field submitted_by, got none"),
         ([3], {}, "rows: expected objects, got int"),
         ([], {"games": 100}, "at least 1,000 games"),
@@ -134,21 +134,21 @@ def test_format_1_loads(tmp_path: Path) -> None:
     assert board == read_board(written(tmp_path / "2.json", [row()]))
 
 
-def test_a_row_finds_its_place(tmp_path: Path) -> None:
+def test_row_is_inserted_by_mean(tmp_path: Path) -> None:
     board = read_board(written(tmp_path / "a.json", [row()]))
     better = LeaderboardRow(**row(agent=AT, hash="b" * 64, mean=12.5, ci95=(11.0, 13.0)))
     board = with_row(board, better)
-    assert [one.agent for one in board.rows] == [AT, "bot:iggi"]
+    assert [row.agent for row in board.rows] == [AT, "bot:iggi"]
     again = LeaderboardRow(**row(mean=12.9, ci95=(11.0, 13.0)))
-    assert [one.mean for one in with_row(board, again).rows] == [12.9, 12.5]
+    assert [row.mean for row in with_row(board, again).rows] == [12.9, 12.5]
 
 
-def test_the_command_adds_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_adds_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proxy = {"agent": "bot:simple", "hash": load_policy("bot:simple").identity()}
     path = written(tmp_path / "a.json", [], proxies=[proxy])
     for flags, message in (
         (["--agents", "bot:iggi"], "--board requires --agents and --submitted-by"),
-        (["--agents", str(tmp_path), "--submitted-by", "me"], "anybody can load"),
+        (["--agents", str(tmp_path), "--submitted-by", "me"], "anyone can load"),
         (["--agents", "bot:iggi", "--submitted-by", "me", "--games", "9"], "no other flags"),
         (["--agents", "bot:iggi", "--submitted-by", "me", "--json"], "no other flags"),
     ):

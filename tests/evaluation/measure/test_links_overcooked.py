@@ -1,5 +1,4 @@
-"""The reference on the paper's own game: hand-overs over a counter of Overcooked, which jaxmarl
-plays."""
+"""The link reference on the paper's own game: hand-overs over a counter in jaxmarl's Overcooked."""
 
 import itertools
 
@@ -9,10 +8,10 @@ import pytest
 from support.links import Event, accepts, is_constructive, links_of
 from support.links import triggers as find_triggers
 
-pytestmark = pytest.mark.slow  # of the reference alone, which the tests of Hanabi's links use
+pytestmark = pytest.mark.slow  # tests only the reference, which the tests of Hanabi links use
 
 UP, DOWN, RIGHT, LEFT, STAY, INTERACT = range(6)
-EMPTY, PLATE, DISH = 1, 5, 9  # jaxmarl's codes of what a hand holds
+EMPTY, PLATE, DISH = 1, 5, 9  # jaxmarl's codes of held items
 FETCH = [(move, STAY) for move in (LEFT, INTERACT, RIGHT, INTERACT)]  # an onion, to the counter
 TAKE = [(STAY, move) for move in (DOWN, LEFT, INTERACT)]
 COOK = [(STAY, move) for move in (UP, UP, INTERACT)]
@@ -37,7 +36,7 @@ def kitchen():
 
 
 def played(kitchen, moves):
-    """The states from the first to the last, and the reward of each move."""
+    """States from first to last, and the reward of each move."""
     step, key = jax.jit(kitchen.step_env), jax.random.key(0)
     states, rewards = [jax.jit(kitchen.reset)(key)[1]], []
     for pair in moves:
@@ -49,14 +48,14 @@ def played(kitchen, moves):
 
 
 def events_of(states, rewards):
-    """What agents did with things: a thing is named by when it was fetched, and an action is seen
-    by what it changes in a hand."""
+    """Events of the agents: an item is named by its time of fetching, an action is inferred from
+    the change in a hand."""
     events, hands, counters, pot = [], {}, {}, []
     pots = {tuple(place) for place in np.asarray(states[0].pot_pos).tolist()}
 
     def event(agent, time, pre, add):
-        given = frozenset(pre), frozenset(add), frozenset(pre)  # whatever it needs it uses up
-        events.append(Event(agent, time, *given))
+        sets = frozenset(pre), frozenset(add), frozenset(pre)  # preconditions are consumed
+        events.append(Event(agent, time, *sets))
 
     for time, (before, after) in enumerate(itertools.pairwise(states)):
         for agent in (0, 1):
@@ -97,7 +96,7 @@ def read(kitchen, moves):
     return rewards, links, constructive, triggers
 
 
-def test_a_soup_is_four_hand_overs(kitchen):
+def test_soup_has_four_hand_overs(kitchen):
     rewards, links, constructive, triggers = read(kitchen, SOUP)
     assert len(rewards) == 66 and sum(rewards) == rewards[-1] == 20
     assert [(link.giver.time, link.receiver.time) for link in links] == [
@@ -108,11 +107,11 @@ def test_a_soup_is_four_hand_overs(kitchen):
     ]
     assert [trigger.time for trigger in triggers] == [3, 13, 23, 55]
     assert all(accepts(trigger, links) for trigger in triggers)
-    assert constructive == links  # as many as 4 for 20 points, as the paper's Table 4b has
+    assert constructive == links  # 4 for 20 points, as in the paper's Table 4b
 
 
-def test_an_onion_that_goes_back_and_forth_is_not_constructive(kitchen):
-    """The receiver puts the third onion back, its giver takes it and gives it again."""
+def test_returned_onion_is_not_constructive(kitchen):
+    """The receiver returns the third onion; its giver takes it and gives it again."""
     rewards, links, constructive, _ = read(kitchen, CIRCLE)
     assert sum(rewards) == 20
     third = [link for link in links if link.object == "fetched at 21"]
@@ -120,11 +119,11 @@ def test_an_onion_that_goes_back_and_forth_is_not_constructive(kitchen):
     assert len(links) == 6 and constructive == [link for link in links if link not in third]
 
 
-def test_a_hand_over_of_what_is_never_served_is_not_constructive(kitchen):
+def test_unserved_hand_over_is_not_constructive(kitchen):
     _, links, constructive, triggers = read(kitchen, SOUP[:-1])
     assert (len(links), len(constructive), len(triggers)) == (4, 0, 4)
 
 
-def test_what_nobody_takes_is_not_accepted(kitchen):
+def test_untaken_item_is_not_accepted(kitchen):
     _, links, _, triggers = read(kitchen, SOUP[:4])
     assert links == [] and len(triggers) == 1

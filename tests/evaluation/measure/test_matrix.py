@@ -61,7 +61,7 @@ def matrix(agents):
 
 @pytest.fixture
 def played(monkeypatch):
-    """The games of each call of `play_games`."""
+    """Number of games in each call of `play_games`."""
     calls, play_games = [], crossplay.play_games
 
     def count(lineup, rules, decks, *args, **kwargs):
@@ -72,7 +72,7 @@ def played(monkeypatch):
     return calls
 
 
-def test_cells_are_pairs_on_the_same_decks(agents, matrix):
+def test_cells_match_evaluate_pair(agents, matrix):
     for i in range(3):
         for j in range(3):
             pair = evaluate_pair(agents[i].policy, agents[j].policy, GAMES, seed=3)
@@ -81,8 +81,8 @@ def test_cells_are_pairs_on_the_same_decks(agents, matrix):
     assert len({cell for row in matrix.cells for cell in row}) == 6
 
 
-@pytest.mark.slow  # two are the same with fewer
-def test_of_three_players_the_row_is_the_single_agent(played):
+@pytest.mark.slow  # the two-player test covers the same
+def test_row_is_single_agent(played):
     policies = [network_policy(LENIENT_3P, seed) for seed in (1, 2)]
     matrix = play_matrix(make_agents(policies, ["a", "b"], ["bc", "bc"]), SETTING)
     assert played == [GAMES, 3 * GAMES, 3 * GAMES, GAMES]  # every seat of the single agent
@@ -90,12 +90,12 @@ def test_of_three_players_the_row_is_the_single_agent(played):
         assert matrix.cells[i][j] == evaluate_pair(policies[i], policies[j], GAMES, seed=3).summary
 
 
-def test_a_new_agent_plays_only_its_row_and_column(agents, matrix, tmp_path, played):
+def test_new_agent_plays_row_and_column(agents, matrix, tmp_path, played):
     cache = CellCache(tmp_path / "cells")
     play_matrix(agents[:2], SETTING, cache=cache)
     assert sorted(played) == [GAMES, GAMES, 2 * GAMES]
     played.clear()
-    # in front: the order does not matter
+    # placed first: the order does not matter
     larger = play_matrix((agents[2], *agents[:2]), SETTING, cache=cache)
     assert sorted(played) == [GAMES, 2 * GAMES, 2 * GAMES]
     assert larger.cells[1][2] == matrix.cells[0][1] and larger.cells[0][1] == matrix.cells[0][2]
@@ -105,14 +105,14 @@ def test_a_new_agent_plays_only_its_row_and_column(agents, matrix, tmp_path, pla
 
 
 @pytest.mark.parametrize("change", [{"games": 8}, {"seed": 4}, {"sample": True}])
-def test_another_setting_is_another_cell(agents, tmp_path, played, change):
+def test_settings_change_cell(agents, tmp_path, played, change):
     cache = CellCache(tmp_path)
     play_matrix(agents[:1], SETTING, cache=cache)
     play_matrix(agents[:1], SETTING._replace(**change), cache=cache)
     assert played == [GAMES, change.get("games", GAMES)]
 
 
-def test_an_interrupted_matrix_goes_on_to_the_same_numbers(agents, matrix, tmp_path, played):
+def test_interrupted_matrix_continues(agents, matrix, tmp_path, played):
     def stop(done, total, was_played):
         if done == 4:
             raise KeyboardInterrupt
@@ -126,7 +126,7 @@ def test_an_interrupted_matrix_goes_on_to_the_same_numbers(agents, matrix, tmp_p
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "other"])
-def test_a_damaged_cell_is_played_again_with_a_warning(agents, matrix, tmp_path, played, damage):
+def test_damaged_cell_is_replayed(agents, matrix, tmp_path, played, damage):
     cache = CellCache(tmp_path)
     play_matrix(agents[:1], SETTING, cache=cache)
     (path,) = tmp_path.iterdir()
@@ -134,22 +134,22 @@ def test_a_damaged_cell_is_played_again_with_a_warning(agents, matrix, tmp_path,
     if damage == "cut":
         content = content[: len(content) // 2]
     elif damage == "flipped":
-        content[content.index(b"scores.npy") + 60] ^= 255  # within them, compressed
+        content[content.index(b"scores.npy") + 60] ^= 255  # in the compressed scores
     else:
         key = CellKey(agents[0].policy.rules, agents[0].hash, agents[1].hash, GAMES, 3, False)
         cache.save(key, play_cell(*agents[:2], SETTING))
         played.pop()
         content = cache.path(key).read_bytes()
     path.write_bytes(content)
-    with pytest.warns(UserWarning, match="played again"):
+    with pytest.warns(UserWarning, match="replaying its games"):
         again = play_matrix(agents[:1], SETTING, cache=cache)
     assert again.cells[0][0] == matrix.cells[0][0] and len(played) == 2
-    # it was repaired
+    # the file was repaired
     assert play_matrix(agents[:1], SETTING, cache=cache).cells == again.cells and len(played) == 2
 
 
-def test_a_bit_flipped_anywhere_in_a_cell_is_damage_and_no_other_error(tmp_path):
-    """Zlib, tokenize and zipfile have errors of their own for some of them."""
+def test_flipped_bits_are_reported_as_damage(tmp_path):
+    """Some raise errors of zlib, tokenize or zipfile."""
     cache, key = CellCache(tmp_path), CellKey(LENIENT, "a", "b", GAMES, 3, False)
     rng, shapes = np.random.default_rng(0), [(2, GAMES)] * 3 + [(2, GAMES, LENIENT.max_turns), (2,)]
     cell = Cell(*(rng.integers(0, 20, shape).astype(np.uint8) for shape in shapes))
@@ -164,9 +164,9 @@ def test_a_bit_flipped_anywhere_in_a_cell_is_damage_and_no_other_error(tmp_path)
         assert found is None or all(map(np.array_equal, found, cell))
 
 
-def test_named_deals_have_cells_of_their_own(monkeypatch):
-    """The key is by the decks: other deals are another cell, other spellings of the same are not,
-    and without names it is as it always was."""
+def test_named_deals_have_separate_cells(monkeypatch):
+    """The key depends on the decks: other deals change the cell, other spellings do not; without
+    names the key has no decks."""
     one, other = (
         MatrixAgent(label, label, SimpleNamespace(rules=Rules()), label) for label in ("a", "b")
     )
@@ -194,16 +194,16 @@ def test_named_deals_have_cells_of_their_own(monkeypatch):
     moves = np.full((2, 3, Rules().max_turns), Rules().noop, np.uint8)
     cell = Cell(zeros, zeros, zeros, moves, np.array([0, 1], np.int8))
     assert cell_games(one, other, named[2], cell).decks.tolist() == expected * 2
-    with pytest.raises(ValueError, match="expected games=3, one a deal, got 5"):
+    with pytest.raises(ValueError, match="expected games=3, one per deal, got 5"):
         cell_key(one, other, EvalSetting(5, seed_names=("p2v0s1..3",)))
 
 
 @pytest.mark.parametrize("players", [2, 3])
-def test_a_cell_keeps_its_games(players, tmp_path):
+def test_cell_stores_games(players, tmp_path):
     rules, cache = LENIENT if players == 2 else LENIENT_3P, CellCache(tmp_path)
     pair = make_agents([network_policy(rules, s) for s in (1, 2)], ["a", "b"], ["bc", "bc"])
     for single, others in (pair, pair[::-1], (pair[0], pair[0])):
-        for _ in range(2):  # played, and from the file
+        for _ in range(2):  # played, then loaded
             cell, _ = get_or_play_cell(single, others, SETTING, cache)
             games = cell_games(single, others, SETTING, cell)
             result = evaluate_pair(single.policy, others.policy, GAMES, seed=3)
@@ -212,7 +212,7 @@ def test_a_cell_keeps_its_games(players, tmp_path):
             if single is others:
                 assert games.human_seats is None
             else:
-                # of two players the seatings may come in the other order
+                # for two players the seatings can have the other order
                 own = np.argmax(games.human_seats, axis=1)
                 assert games.human_seats.sum() == len(games) and sorted(own) == sorted(seat)
                 order = np.argsort(own, kind="stable")
@@ -221,7 +221,7 @@ def test_a_cell_keeps_its_games(players, tmp_path):
                 assert np.array_equal(getattr(games, field), getattr(played, field)), field
 
 
-def test_structures_compile_once_not_cells(matrix):
+def test_structures_compile_once(matrix):
     compiled = _play_chunk._cache_size()
     others = make_agents(
         [network_policy(LENIENT, seed) for seed in (5, 6)], ["d", "e"], ["bc", "bc"]
@@ -230,9 +230,9 @@ def test_structures_compile_once_not_cells(matrix):
     assert _play_chunk._cache_size() == compiled
 
 
-def test_one_policy_is_one_agent_wherever_it_came_from():
-    """`policy/`, `policy-latest/` and a checkpoint of a run differ in what they say of their
-    training only."""
+def test_identity_ignores_policy_origin():
+    """`policy/`, `policy-latest/` and a checkpoint of a run differ only in their training
+    metadata."""
     first = network_policy(LENIENT, 1)
     again = first.replace(info=PolicyInfo("ippo", steps=128, score=2.5, greedy=False))
     cells = {
@@ -244,7 +244,7 @@ def test_one_policy_is_one_agent_wherever_it_came_from():
         make_agents([first, again], ["a", "b"], ["bc", "ippo"])
 
 
-def test_pairs_of_kinds_come_in_one_order():
+def test_pairs_are_ordered_by_structure():
     networks = make_agents(
         [network_policy(LENIENT, seed) for seed in (1, 2)], ["a", "b"], ["bc", "bc"]
     )
@@ -286,42 +286,38 @@ def test_files_hold_every_cell(agents, matrix):
     np.testing.assert_array_equal(record["medians"], [[c.median for c in r] for r in matrix.cells])
     text = text_of(matrix_parts, matrix)
     assert f"{matrix.means[0, 2]:.2f}" in text and "By group" in text
-    shown = text.split("Medians of the same games\n")[1].splitlines()[1:4]
-    for line, cells in zip(shown, matrix.cells, strict=True):
+    printed = text.split("Medians of the same games\n")[1].splitlines()[1:4]
+    for line, cells in zip(printed, matrix.cells, strict=True):
         assert line.split()[2:] == [f"{cell.median:.1f}" for cell in cells]
 
 
-def test_without_bounds_the_fields_of_a_cell_are_empty(agents):
-    """One deck has no standard error; `inf` in the file would be a number to who averages it."""
+def test_missing_bounds_are_empty_fields(agents):
+    """One deck has no standard error; `inf` in the file would enter averages."""
     matrix = play_matrix(agents[:1], EvalSetting(1, seed=3))
     (row,) = csv.DictReader(io.StringIO(matrix_csv(matrix)))
     assert (row["ci95_low"], row["ci95_high"], row["std_error"]) == ("", "", "")
 
 
-def test_the_plot_has_the_median_under_each_mean(tmp_path, monkeypatch):
-    """AH2AC2's Figure 3 has both."""
-    drawn = []
+def test_plot_shows_median_and_mean(tmp_path, monkeypatch):
+    """As in AH2AC2's Figure 3."""
+    texts = []
     text = Axes.text
     monkeypatch.setattr(
-        Axes, "text", lambda self, *args, **more: (drawn.append(args), text(self, *args, **more))[1]
+        Axes, "text", lambda self, *args, **more: (texts.append(args), text(self, *args, **more))[1]
     )
     means, medians = np.array([[1.25, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.5], [0.0, 4.0]])
     plot_matrix(
         means, ["a", "b"], tmp_path / "m.png", medians=medians, title="t", max_score=5,
         column_label="c",
     )  # fmt: skip
-    assert [args for args in drawn if args[:2] == (1, 0)] == [(1, 0, "2.0"), (1, 0, "(2.5)")]
-    assert (0, 1, "(0)") in drawn and (tmp_path / "m.png").stat().st_size > 1000
+    assert [args for args in texts if args[:2] == (1, 0)] == [(1, 0, "2.0"), (1, 0, "(2.5)")]
+    assert (0, 1, "(0)") in texts and (tmp_path / "m.png").stat().st_size > 1000
 
 
-def test_labels_are_short_and_differ():
+def test_labels_are_short_and_unique():
     assert short_labels(
         ["bot:random", "/r/bc-2p-s0-20261122T015258Z", "/r/bc-2p-s1-20261122T015259Z/policy"]
-    ) == [
-        "bot:random",
-        "bc-2p-s0",
-        "bc-2p-s1",
-    ]
+    ) == ["bot:random", "bc-2p-s0", "bc-2p-s1"]
     assert short_labels(["/r/x-20261122T015258Z", "/r/x-20261122T015259Z"]) == [
         "x-20261122T015258Z",
         "x-20261122T015259Z",
@@ -340,7 +336,7 @@ def test_labels_are_short_and_differ():
     ]
 
 
-def test_errors_say_what_was_expected():
+def test_errors_state_expectation():
     one, same, three = (
         network_policy(LENIENT, 1),
         network_policy(LENIENT, 1),
@@ -350,7 +346,7 @@ def test_errors_say_what_was_expected():
         ([], [], "at least one agent"),
         ([one, same], ["x", "y"], "got the same one as x and as y"),
         ([one, three], ["x", "y"], "agents of one game, got x for 2 players and y for 3"),
-        ([one, network_policy(LENIENT, 2)], ["x", "x"], "labels that differ, got 'x' twice"),
+        ([one, network_policy(LENIENT, 2)], ["x", "x"], "unique labels, got 'x' twice"),
     ]:
         with pytest.raises(ValueError, match=message):
             make_agents(policies, labels, ["bc"] * len(policies))
@@ -358,16 +354,16 @@ def test_errors_say_what_was_expected():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not matrix_module._MAPS.exists(), reason="needs Linux's /proc")
-def test_what_was_compiled_is_forgotten_before_memory_mappings_run_out(agents, matrix, monkeypatch):
-    """Linux allows a process 65,530 of them; a line-up takes hundreds."""
+def test_compiled_programs_are_cleared_in_time(agents, matrix, monkeypatch):
+    """Linux allows 65,530 mappings per process; a lineup takes hundreds."""
 
     def mappings():
         gc.collect()
         return len(matrix_module._MAPS.read_bytes().splitlines())
 
-    before, held = mappings(), _play_chunk._cache_size()
-    assert held > 0
-    monkeypatch.setattr(matrix_module, "_MOST_MAPS", before - 1)
+    before, compiled = mappings(), _play_chunk._cache_size()
+    assert compiled > 0
+    monkeypatch.setattr(matrix_module, "_MAX_MAPS", before - 1)
     matrix_module._clear_compiled()
     assert mappings() < before and _play_chunk._cache_size() == 0
     assert play_matrix(agents, SETTING).cells == matrix.cells

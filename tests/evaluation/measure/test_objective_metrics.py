@@ -1,5 +1,5 @@
-"""Agents with partners and recorded games: which games, which seats, which means, and how they are
-shown."""
+"""Objective metrics of agents with partners and of recorded games: games, seats, means and
+tables."""
 
 import dataclasses
 import json
@@ -61,7 +61,7 @@ def played(agents, seats: tuple[int, int]):
     return play_games(tuple(agents[seat].policy for seat in seats), SMALL, decks, 2)
 
 
-def test_a_pair_is_both_seatings_with_the_agents_own_turns(agents, profiles):
+def test_pair_pools_seatings_of_agent(agents, profiles):
     games = [played(agents, seats) for seats in ((0, 1), (1, 0))]
     own = [with_counted_seats(games[0], [True, False]), with_counted_seats(games[1], [False, True])]
     found = profiles[0].pairs["two"]
@@ -88,7 +88,7 @@ def _names() -> list[str]:
     return [measure.name for measure in REPORTED]
 
 
-def test_recorded_games_have_a_row_for_each_sort_of_seat():
+def test_recorded_games_have_rows_by_seat_type():
     games = random_games(SMALL, 20)
     (row,) = recorded_metrics(games, "file")
     assert row.label == "file, every seat" and row.self_play["turns"] == games.num_actions.sum()
@@ -101,26 +101,26 @@ def test_recorded_games_have_a_row_for_each_sort_of_seat():
     assert [row.label for row in recorded_metrics(everyone, "file")] == ["file, human seats"]
 
 
-def test_a_sort_of_seat_without_a_turn_has_no_row():
-    """The other one moved, and the person left."""
+def test_seats_without_turn_have_no_row():
+    """The other seat moved, and the game was abandoned."""
     games = random_games(SMALL, 3)
     actions = games.actions.copy()
     actions[:, 1:] = SMALL.noop
     first = dataclasses.replace(games, actions=actions, num_actions=np.ones(3, np.int32))
     left = with_counted_seats(first, [False, True])
     assert [row.label for row in recorded_metrics(left, "file")] == ["file, other seats"]
-    nobody = dataclasses.replace(left, actions=np.full_like(actions, SMALL.noop))
+    no_moves = dataclasses.replace(left, actions=np.full_like(actions, SMALL.noop))
     with pytest.raises(ValueError, match="file: expected games with a move, got none"):
-        recorded_metrics(nobody, "file")
+        recorded_metrics(no_moves, "file")
 
 
-def test_games_without_a_turn_are_refused():
+def test_games_without_turn_are_rejected():
     with pytest.raises(ValueError, match="with a turn"):
         objective_figures(GameAnalysis(with_counted_seats(random_games(SMALL, 2), [False, False])))
 
 
 def standard(label: str, **pairs: dict) -> ObjectiveMetrics:
-    """A profile with the figures of Table 3's OBL4 alone."""
+    """Metrics of an agent with the values of Table 3's OBL4."""
     row = TABLE_3["OBL4"]
     figures = {"points": row.selfplay.mean, "g1_hints": row.g1.mean, "g2_hints": row.g2.mean}
     figures |= {"g2_named": 0.02, "g3_hints": row.g3.mean}
@@ -131,7 +131,7 @@ def standard(label: str, **pairs: dict) -> ObjectiveMetrics:
     return ObjectiveMetrics(label, figures | counts, pairs)
 
 
-def test_ratings_stand_for_self_play_and_the_mean_over_partners():
+def test_ratings_use_self_play_and_partner_mean():
     alone, other = standard("a"), standard("b", partner=standard("p").self_play)
     assert [rating.metric for rating in predicted_ratings(alone)] == [
         *("selfplay", "action_entropy", "response_entropy"),
@@ -144,7 +144,7 @@ def test_ratings_stand_for_self_play_and_the_mean_over_partners():
     assert not inside.pop("g2_named") and all(inside.values())
 
 
-def test_the_tables_stand_beside_the_papers_where_the_game_is_theirs():
+def test_tables_show_paper_for_same_rules():
     rows = [standard("bot:a", b=standard("b").self_play), standard("bot:b")]
     text = text_of(profile_parts, rows, Rules(), recorded=False)
     assert "Table 3" in text and "RandomBot" in text and "bot:a / b" in text
@@ -158,7 +158,7 @@ def test_the_tables_stand_beside_the_papers_where_the_game_is_theirs():
     assert "Recorded games" in text and "HolmesBot" in text and "Teamwork" not in text
 
 
-def test_around_a_figure_stands_half_of_its_interval_or_all_where_it_is_an_end():
+def test_table_prints_interval_half_widths():
     figures = {**standard("a").self_play, "g2_hints": 0.0, "g2_hints_ci95": [0.0, 0.0018]}
     figures |= {"g3_hints": 0.08, "g3_hints_ci95": [0.07, 0.095]}
     text = text_of(profile_parts, [ObjectiveMetrics("a", figures)], SMALL, recorded=True)
@@ -171,21 +171,21 @@ def test_around_a_figure_stands_half_of_its_interval_or_all_where_it_is_an_end()
     assert "22.50 [3.44, 25.00]" in text
 
 
-def test_figures_of_small_samples_are_marked_wherever_they_stand():
-    """IC and ARD want 20,000 pairs of moves, CI and AD 2,000 moves; the others are means."""
+def test_small_samples_are_marked():
+    """IC and ARD need 20,000 pairs of moves, CI and AD 2,000 moves; other metrics are means."""
     marked = ["coordination", "response_entropy", "context_independence", "action_entropy"]
     few = standard("few").self_play
     some = few | {"turns": 2_000, "pairs": 19_999}
     many = few | {"turns": 20_001, "pairs": 20_000}
     assert [small_sample(figures) for figures in (few, some, many)] == [marked, marked[:2], []]
     row = ObjectiveMetrics("a", many, {"much": many, "little": some})
-    assert row.small == marked[:2]  # a mean over partners is as good as its worst
+    assert row.small == marked[:2]  # a mean over partners is as reliable as its smallest sample
     assert (
         ObjectiveMetrics("b", some).small == marked[:2] and ObjectiveMetrics("c", many).small == []
     )
     text = text_of(profile_parts, [row], Rules(), recorded=False)
     lines = [line for line in text.splitlines() if " 0.329 ± " in line and "OBL4" not in line]
-    means, alone, much, little = lines  # of the three tables
+    means, alone, much, little = lines  # one per table
     assert "0.329 ± 0.000*" in means and "4.727 ± 0.000*" in means and means.count("*") == 2
     assert "*" not in alone + much
     assert "0.329 ± 0.100*" in little and "4.727 ± 0.100*" in little and little.count("*") == 2
@@ -203,7 +203,7 @@ def test_figures_of_small_samples_are_marked_wherever_they_stand():
     assert recorded["recorded"]["small_sample"] == marked
 
 
-def test_ratings_stay_on_their_scale_in_text_and_json():
+def test_ratings_stay_on_scale():
     figures = standard("x").self_play | {"g2_hints": 0.1308}
     text = text_of(profile_parts, [ObjectiveMetrics("bot:x", figures)], Rules(), recorded=False)
     line = next(line for line in text.splitlines() if " G2 " in line and "  0.1308  " in line)
@@ -219,7 +219,7 @@ def test_ratings_stay_on_their_scale_in_text_and_json():
             )
 
 
-def test_the_json_has_everything(profiles):
+def test_json_is_complete(profiles):
     found = json.loads(json.dumps(to_json(profiles_dict(profiles, SMALL, recorded=False))))
     assert [row["label"] for row in found["rows"]] == ["one", "two"]
     assert found["rows"][0]["pairs"]["two"]["games"] == 2 * GAMES and found["published"] is None
@@ -229,15 +229,15 @@ def test_the_json_has_everything(profiles):
     assert found["rows"][0]["ratings"][0]["predictions"]["everyone"]["inside"]
 
 
-def test_the_picture_of_play_with_partners_has_no_self_play(tmp_path, monkeypatch):
-    drawn = []
+def test_partner_plot_excludes_self_play(tmp_path, monkeypatch):
+    plots = []
     monkeypatch.setattr(
-        shown, "plot_parallel", lambda digits, lines, *given: drawn.append([x.label for x in lines])
+        shown, "plot_parallel", lambda digits, lines, *given: plots.append([x.label for x in lines])
     )
     rows = [standard("a"), standard("b", partner=standard("p").self_play)]
     for of in (rows, rows[:1]):
         plot_profiles(of, SMALL, tmp_path / "p.png", "title")
-    assert drawn == [["b"], ["a"]]
+    assert plots == [["b"], ["a"]]
 
 
 def test_the_plot_scales_each_axis_and_leaves_gaps(tmp_path, monkeypatch):
@@ -252,10 +252,10 @@ def test_the_plot_scales_each_axis_and_leaves_gaps(tmp_path, monkeypatch):
         Line("theirs", (2.0, None, 0.2), like="ours"),
     ]
     plot_parallel({"points": 1, "AD": 2, "G1": 3}, lines, tmp_path / "p.png", "title")
-    drawn = {line.get_label(): line for line in saved[0].axes[0].lines}
-    assert list(drawn["ours"].get_ydata()) == [0, 0, 0.5]
-    assert drawn["theirs"].get_ydata()[0] == 0.5 and np.isnan(drawn["theirs"].get_ydata()[1])
-    assert drawn["theirs"].get_color() == drawn["ours"].get_color() != drawn["flat"].get_color()
+    plots = {line.get_label(): line for line in saved[0].axes[0].lines}
+    assert list(plots["ours"].get_ydata()) == [0, 0, 0.5]
+    assert plots["theirs"].get_ydata()[0] == 0.5 and np.isnan(plots["theirs"].get_ydata()[1])
+    assert plots["theirs"].get_color() == plots["ours"].get_color() != plots["flat"].get_color()
     legend = [text.get_text() for text in saved[0].axes[0].get_legend().get_texts()]
     assert legend == ["ours", "flat", "theirs"]
     assert imread(tmp_path / "p.png").std() > 0

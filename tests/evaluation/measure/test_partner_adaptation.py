@@ -1,4 +1,4 @@
-"""What an agent does otherwise once it knows its partner, against stepping it by hand."""
+"""Partner adaptation, against stepping the agent by hand."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.nn.structured_network import StructuredConfig
 
-pytestmark = pytest.mark.slow  # two programs that play, of a network
-TOLD = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
+pytestmark = pytest.mark.slow  # two compiled programs of a network
+CONFIG = StructuredConfig(trunk=(8,), head=8, card=(8,), profile=True)
 SERIES, LENGTH = 4, 2
 
 
 @pytest.fixture(scope="module")
 def agent() -> NetworkPolicy:
-    return NetworkPolicy(init_params(LENIENT, TOLD, jax.random.key(1)), LENIENT, TOLD)
+    return NetworkPolicy(init_params(LENIENT, CONFIG, jax.random.key(1)), LENIENT, CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,7 @@ def found(agent: NetworkPolicy) -> Adaptation:
     return adaptation(agent, load_policy("bot:random", LENIENT), SERIES, LENGTH, seed=3)
 
 
-def test_what_differs_is_what_the_agent_does_without_a_memory_of_the_games_before(
-    agent: NetworkPolicy, found: Adaptation
-) -> None:
+def test_changes_match_play_without_memory(agent: NetworkPolicy, found: Adaptation) -> None:
     games = found.last
     assert len(games) == 2 * SERIES and games.human_seats is not None
     played = replay(LENIENT, games.decks, games.actions)
@@ -68,14 +66,16 @@ def test_what_differs_is_what_the_agent_does_without_a_memory_of_the_games_befor
     assert found.gain.mean == pytest.approx(gain.mean())
 
 
-def test_in_the_first_game_nothing_differs(agent: NetworkPolicy, found: Adaptation) -> None:
-    """The agent asked again answers as it played, in another compiled program."""
-    said = predict_decisions(agent, found.first)
-    np.testing.assert_array_equal(said.guess[said.counted], said.action[said.counted])
-    assert said.counted.any(axis=1).all()
+def test_first_game_has_no_changes(agent: NetworkPolicy, found: Adaptation) -> None:
+    """The agent queried again acts as it played, in another compiled program."""
+    decisions = predict_decisions(agent, found.first)
+    np.testing.assert_array_equal(
+        decisions.guess[decisions.counted], decisions.action[decisions.counted]
+    )
+    assert decisions.counted.any(axis=1).all()
 
 
-def test_kinds_are_counted_and_the_cards_that_score(found: Adaptation) -> None:
+def test_change_kinds_are_counted(found: Adaptation) -> None:
     kinds = found.kinds()
     assert sum(times for times, _, _ in kinds.values()) == len(found.changes)
     play = action_slices(LENIENT)["play"]
@@ -96,7 +96,7 @@ def _most(found: Adaptation) -> int:
     return max(range(len(found.last)), key=lambda game: (numbers.count(game), -game))
 
 
-def test_the_command_prints_it_and_says_who_adapts_to_nobody(agent, tmp_path, capsys) -> None:
+def test_adaptation_command_output_and_errors(agent, tmp_path, capsys) -> None:
     save_policy(tmp_path / "told", agent, algorithm="x", steps=0, score=None)
     arguments = ["--games", "8", "--series", "2", "--seed", "3", "--json"]
     main(["adaptation", str(tmp_path / "told"), "bot:random", *arguments])
@@ -105,8 +105,8 @@ def test_the_command_prints_it_and_says_who_adapts_to_nobody(agent, tmp_path, ca
     assert told["changed"] > 0 and "at a first meeting" in out.err
     assert sum(kind["times"] for kind in told["kinds"]) == told["changed"]
     for wrong, message in (
-        (["bot:iggi", "bot:smart"], "expected an agent that remembers whom it plays with"),
-        ([str(tmp_path / "told"), "bot:random", "--series", "1"], "expected series of 2 games"),
+        (["bot:iggi", "bot:smart"], "expected an agent that remembers its partner"),
+        ([str(tmp_path / "told"), "bot:random", "--series", "1"], "expected series of at least 2"),
         ([str(tmp_path / "told"), "bot:random", "--games", "7"], "a multiple of --series 4, got 7"),
         (
             [str(tmp_path / "told"), "bot:random", "--show-games", "-1"],

@@ -1,5 +1,5 @@
-"""The pairs of the unit tests: one table, two histories, and what follows from them. What is right
-is derived again in a game of its own, `support.plain_hanabi`."""
+"""Partner tests: one state, two histories. Right actions are derived again in a separate game,
+`support.plain_hanabi`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hanabi_rl.evaluation.measure.unit_tests import UnitTestResult
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
 
-drawn = functools.cache(instances)  # seconds of plain Python, and several tests play the same
+cached_instances = functools.cache(instances)  # seconds of plain Python, shared by several tests
 COUNT = 8
 RULES = [Rules(num_players=players) for players in (2, 3)]
 EVERY = [(test, rules) for rules in RULES for test in PARTNER_TESTS]
@@ -33,11 +33,11 @@ every_test = pytest.mark.parametrize(
 
 
 def pairs_of(test, rules, seed=0):
-    return drawn(test.name, test.build, COUNT, seed, rules)
+    return cached_instances(test.name, test.build, COUNT, seed, rules)
 
 
 def played(agent, rules, seed=0, names="AM", **options) -> dict[str, UnitTestResult]:
-    """What an agent does in every pair of these tests."""
+    """Results of an agent in every pair of these tests."""
     some = [test for test in PARTNER_TESTS if test.name[0] in names]
     made = [(test, pairs_of(test, rules, seed)) for test in some]
     results = tests.play_instances(agent, made, rules, 0, **options)
@@ -45,7 +45,7 @@ def played(agent, rules, seed=0, names="AM", **options) -> dict[str, UnitTestRes
 
 
 @every_test
-def test_a_pair_is_one_table_with_two_histories(test, rules):
+def test_pair_shares_state_with_two_histories(test, rules):
     for pair in pairs_of(test, rules):
         games = [replay(one.deck, one.prefix, rules.num_players) for one in pair]
         assert pair[0].seat == pair[1].seat == games[0].mover
@@ -54,27 +54,28 @@ def test_a_pair_is_one_table_with_two_histories(test, rules):
         assert (games[0].last == games[1].last) == (test.category == "A+MR")
         ahead = [[(card["color"], card["rank"]) for card in game.deck] for game in games]
         hidden = ahead[0] != ahead[1], test.title == "trust the hint"
-        assert hidden in [(False, False), (True, True)]  # the card in question is another
+        assert hidden in [(False, False), (True, True)]  # the tested card differs
 
 
 @pytest.mark.parametrize("rules", RULES, ids=["2p", "3p"])
-def test_the_observations_of_a_pair_that_takes_memory_are_equal_bit_for_bit(rules):
+def test_memory_pair_observations_are_identical(rules):
     observe = jax.jit(tests.observe_seat, static_argnums=0)
     for test in PARTNER_TESTS:
-        seen = []
-        for pair in zip(*pairs_of(test, rules), strict=True):  # all first ones, all second ones
+        observations = []
+        # all first situations, then all second ones
+        for pair in zip(*pairs_of(test, rules), strict=True):
             state = deal(rules, np.array([one.deck for one in pair], np.uint8))
             for moves in zip(*(one.prefix for one in pair), strict=True):
                 state = tests._advance(rules, state, np.array(moves))
             seats = np.array([one.seat for one in pair])
-            seen.append(np.asarray(observe(rules, state.without_deck(), seats)))
-        equal = (seen[0] == seen[1]).all(axis=1)
+            observations.append(np.asarray(observe(rules, state.without_deck(), seats)))
+        equal = (observations[0] == observations[1]).all(axis=1)
         assert equal.all() if test.category == "A+MR" else not equal.any()
 
 
 @every_test
-def test_verdicts_are_those_of_a_plain_game(test, rules):
-    """... for every action that is legal."""
+def test_partner_criteria_match_plain_game(test, rules):
+    """For every legal action."""
     for pair in pairs_of(test, rules)[:3]:
         for situation, is_right in zip(pair, test.criteria, strict=True):
             deck, prefix, players = situation.deck, situation.prefix, rules.num_players
@@ -87,7 +88,7 @@ def test_verdicts_are_those_of_a_plain_game(test, rules):
 
 
 @pytest.mark.parametrize("rules", RULES, ids=["2p", "3p"])
-def test_only_who_remembers_passes_pairs_that_take_memory(rules):
+def test_memory_pairs_require_memory(rules):
     assert {name: result.share for name, result in played(memory_reference, rules).items()} == {
         test.name: 1.0 for test in PARTNER_TESTS
     }
@@ -98,7 +99,7 @@ def test_only_who_remembers_passes_pairs_that_take_memory(rules):
     for name in ("M1", "M2", "M3"):
         assert (
             by_last_move[name].outcomes.sum(axis=1) == 1
-        ).all()  # the same in both, right in one
+        ).all()  # the same action in both, right in one
     by_chance = played(random_move, rules)
     assert not any(result.passed.any() for result in by_chance.values())
     assert (by_chance["M2"].outcomes.sum(axis=1) == 1).all()
@@ -106,7 +107,7 @@ def test_only_who_remembers_passes_pairs_that_take_memory(rules):
 
 @flax.struct.dataclass
 class Reader:
-    """Decides by the observation alone."""
+    """Policy that acts on the observation alone."""
 
     weights: jax.Array
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -119,7 +120,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("sample", [False, True])
-def test_a_policy_without_memory_passes_none_drawn_or_not(sample):
+def test_memoryless_policy_passes_no_pair(sample):
     rules = RULES[0]
     for seed in range(2):
         weights = jax.random.normal(jax.random.key(seed), (rules.obs_size, rules.num_moves))
@@ -130,9 +131,9 @@ def test_a_policy_without_memory_passes_none_drawn_or_not(sample):
 
 
 @every_test
-def test_nothing_else_asks_for_a_move(test, rules):
-    """The agent knows no card to be playable; of the others' cards that are playable, or about to
-    be thrown and the last of their kind, only those in question are."""
+def test_situations_have_no_alternative(test, rules):
+    """The agent knows no playable card; of the others' cards that are playable, or critical and
+    about to be discarded, only the tested ones are."""
     for pair in pairs_of(test, rules):
         for situation in pair:
             game = replay(situation.deck, situation.prefix, rules.num_players)
@@ -152,9 +153,9 @@ def test_nothing_else_asks_for_a_move(test, rules):
 
 
 @pytest.mark.parametrize("rules", RULES, ids=["2p", "3p"])
-def test_a_hint_in_question_is_unlikely_by_counting(rules):
-    """Of all copies that it can be, at most three in ten could be played; those that are shown to
-    trust hold one that can, the others one that cannot."""
+def test_tested_hint_is_unlikely_by_counting(rules):
+    """By counting, at most 30% of possible copies are playable; the card is playable for trusted
+    partners and unplayable for the others."""
     for name in ("A2", "M2"):
         (test,) = [test for test in PARTNER_TESTS if test.name == name]
         for pair in pairs_of(test, rules):

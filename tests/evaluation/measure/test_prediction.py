@@ -1,4 +1,4 @@
-"""Teacher forcing against a NumPy loop over games, turns and seats; KL against its definition."""
+"""Prediction against a NumPy loop over games, turns and seats; KL against its definition."""
 
 import dataclasses
 
@@ -63,8 +63,9 @@ def log_probabilities(policy, rules, records):
     return np.stack(rows)
 
 
-def test_the_random_bot_costs_the_logarithm_of_the_legal_actions(rules, records):
-    """Its distribution is uniform: at every decision ln(number of legal actions) nats, exactly."""
+def test_random_bot_costs_log_legal_actions(rules, records):
+    """Its distribution is uniform: every decision costs exactly ln(number of legal actions)
+    nats."""
     found = predict_decisions(load_policy("bot:random", rules), records)
     for n in range(GAMES):
         table = PythonGame(rules, records.decks[n])
@@ -75,8 +76,8 @@ def test_the_random_bot_costs_the_logarithm_of_the_legal_actions(rules, records)
 
 
 @pytest.mark.parametrize("copies", [1, 2])  # 16 games: a jackknife; 32: a bootstrap
-def test_a_move_that_a_policy_rules_out_costs_it_infinitely_many_nats(rules, records, copies):
-    """It plays no card that may not fit."""
+def test_ruled_out_move_costs_infinite_nats(rules, records, copies):
+    """The bot plays no card that may be unplayable."""
     games = records.select(np.tile(np.arange(GAMES), copies))
     careful = load_policy("bot:random?safe=1,1", rules)
     found = predict_decisions(careful, games)
@@ -87,7 +88,7 @@ def test_a_move_that_a_policy_rules_out_costs_it_infinitely_many_nats(rules, rec
 
 
 @pytest.mark.parametrize("options", ["safe=1,1&temperature=4", "safe=1,1&noise=0"])
-def test_a_move_that_is_ruled_out_stays_so_under_other_options(rules, records, options):
+def test_options_keep_ruled_out_moves(rules, records, options):
     plain, changed = (
         predict_decisions(load_policy(f"bot:random?{text}", rules), records).nll
         for text in ("safe=1,1", options)
@@ -96,7 +97,7 @@ def test_a_move_that_is_ruled_out_stays_so_under_other_options(rules, records, o
     np.testing.assert_array_equal(np.isinf(changed), np.isinf(plain))
 
 
-def test_kl_is_infinite_where_the_policy_rules_out_a_move_of_the_reference(rules, records):
+def test_kl_is_infinite_for_ruled_out_moves(rules, records):
     """`?safe=1,1` rules out plays in some games; the other direction stays finite."""
     free, careful = (load_policy(f"bot:random{text}", rules) for text in ("", "?safe=1,1"))
     games = records.decks, records.actions
@@ -111,9 +112,9 @@ def test_kl_is_infinite_where_the_policy_rules_out_a_move_of_the_reference(rules
     assert np.isinf(at).all()
 
 
-@pytest.mark.slow  # the random bot above has a cost in closed form, too
-def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
-    """A right guess 1 - eps + eps / A of the probability, a wrong one eps / A: of A legal
+@pytest.mark.slow  # the random bot also has a closed form
+def test_convention_bot_costs_match_smoothing(rules, records):
+    """A correct prediction has probability 1 - eps + eps / A, a wrong one eps / A, for A legal
     actions."""
     eps = 0.1
     bot = load_policy(f"bot:convention?smoothing={eps}", rules)
@@ -129,7 +130,7 @@ def test_the_convention_bot_costs_what_its_smoothing_says(rules, records):
     assert right[found.counted].any() and not right[found.counted].all()
 
 
-def test_prediction_equals_a_numpy_loop(rules, records):
+def test_prediction_matches_numpy_loop(rules, records):
     other = recurrent_policy(rules, 2)
     human = np.random.default_rng(0).random((GAMES, 2)) < 0.6
     log_pi = log_probabilities(other, rules, records)
@@ -160,7 +161,7 @@ def test_prediction_equals_a_numpy_loop(rules, records):
         )
 
 
-def test_every_decision_has_its_guess_and_nats(rules, records):
+def test_decisions_have_guess_and_nats(rules, records):
     other = recurrent_policy(rules, 2)
     human = np.random.default_rng(0).random((GAMES, 2)) < 0.6
     log_pi = log_probabilities(other, rules, records)
@@ -185,13 +186,13 @@ def test_per_timestep_is_per_decision_over_players(rules, records):
     assert ratio == pytest.approx(2)
 
 
-def test_the_policy_that_played_predicts_its_greedy_games(rules):
+def test_policy_predicts_own_greedy_games(rules):
     policy = recurrent_policy(rules, 1)
     records = play_games((policy,) * 2, rules, evaluation_decks(rules, GAMES, 0))
     assert predict(policy, records, chunk_size=5).accuracy().mean == 1
 
 
-def test_kl_equals_its_definition_on_the_decisions(rules, records):
+def test_kl_matches_definition(rules, records):
     reference, policy = recurrent_policy(rules, 2), recurrent_policy(rules, 1)
     log_p, log_q = (log_probabilities(p, rules, records) for p in (reference, policy))
     per_seat = (np.exp(log_p) * (log_p - log_q)).sum(axis=-1)  # [T, N, P]
@@ -205,7 +206,7 @@ def test_kl_equals_its_definition_on_the_decisions(rules, records):
     assert divergence.per_timestep().mean == pytest.approx(divergence.per_decision().mean / 2)
 
 
-def test_kl_of_a_policy_to_itself_is_zero_and_to_another_is_not(rules):
+def test_kl_to_itself_is_zero(rules):
     policy, other = recurrent_policy(rules, 1), recurrent_policy(rules, 2)
     copy = policy.replace(weights=dict(policy.weights))
     assert kl_between(
@@ -220,7 +221,7 @@ def test_kl_of_a_policy_to_itself_is_zero_and_to_another_is_not(rules):
     assert forward.per_decision().mean != pytest.approx(backward.per_decision().mean, rel=0.01)
 
 
-def test_errors_name_both_games(rules, records):
+def test_errors_name_both_rules(rules, records):
     policy = recurrent_policy(Rules(), 1)
     with pytest.raises(ValueError, match="expected games of 5 colours, .*, got 2 colours"):
         predict(policy, records)
@@ -230,8 +231,7 @@ def test_errors_name_both_games(rules, records):
         kl_on_games(recurrent_policy(rules, 1), policy, records.decks, records.actions)
 
 
-def test_a_policy_that_answers_with_nan_is_refused(rules, records):
-    """Not measured by guesses that are none."""
+def test_nan_logits_are_rejected(rules, records):
     policy = recurrent_policy(rules, 0)
     broken = dataclasses.replace(
         policy, weights=jax.tree.map(lambda leaf: leaf * np.nan, policy.weights)

@@ -1,14 +1,10 @@
-"""The regressions of Siu et al.: Table 5 against Table 3, and what it predicts."""
+"""The regressions of Siu et al.: Table 5 against Table 3, and predictions from it."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from hanabi_rl.evaluation.measure.rating_prediction import (
-    POOLS,
-    predict_rating,
-    study_values,
-)
+from hanabi_rl.evaluation.measure.rating_prediction import POOLS, predict_rating, study_values
 from hanabi_rl.evaluation.papers.siu2025 import RATINGS, RATINGS_WITHOUT_RANDOM, TABLE_3, TABLE_5
 
 LINES = [
@@ -20,7 +16,7 @@ LINES = [
 
 
 def slope_p_value(r, n):
-    """Two-sided p of a slope, by the t test: of n points with correlation r."""
+    """Two-sided p of a slope by the t test, for n points with correlation r."""
     return 2 * stats.t.sf(abs(r) * np.sqrt((n - 2) / (1 - r**2)), n - 2)
 
 
@@ -33,8 +29,8 @@ def slope_p_value(r, n):
         ("g2", "without_random", 0.2419),
     ],
 )
-def test_the_p_values_follow_from_r_and_the_number_of_ratings(metric, pool, printed):
-    """The four of Table 5 that are not about zero, to its rounding of r."""
+def test_p_values_follow_from_r(metric, pool, printed):
+    """The four p values of Table 5 that are clearly above 0, within its rounding of r."""
     line = getattr(TABLE_5[metric], pool)
     count = RATINGS if pool == "everyone" else RATINGS_WITHOUT_RANDOM
     assert slope_p_value(line.r, count) == pytest.approx(printed, abs=5e-4)
@@ -43,9 +39,9 @@ def test_the_p_values_follow_from_r_and_the_number_of_ratings(metric, pool, prin
 
 
 @pytest.mark.parametrize(("metric", "pool", "line"), LINES)
-def test_slopes_make_ratings_of_one_spread(metric, pool, line):
-    """slope SD(x) / r is the deviation of the ratings: 7 to 9.5 for every slope (less for intra-XP,
-    which leaves out the bots), far off for what is printed where that is corrected."""
+def test_slopes_imply_same_rating_sd(metric, pool, line):
+    """slope SD(x) / r is the SD of the ratings: 7 to 9.5 for every slope (less for intra-XP, which
+    excludes bots), far off for the misprints."""
     spread = study_values(metric, pool).std() / line.r
     assert (6.0 if metric == "intra" else 7.0) < line.slope * spread < 9.5
     if line.printed is not None:
@@ -61,7 +57,7 @@ def test_three_slopes_are_corrected():
     ]
 
 
-def test_a_prediction_is_the_line_through_the_mean():
+def test_prediction_is_line_through_mean():
     """By hand: SmartBot's self-play 23.288, all ratings, slope 0.46, r 0.447, n 482."""
     mean = np.mean([row.selfplay.mean for row in TABLE_3.values()])
     found = predict_rating("selfplay", 23.288, "everyone")
@@ -72,11 +68,11 @@ def test_a_prediction_is_the_line_through_the_mean():
     assert found.significant and found.r == 0.447
 
 
-def test_the_intervals_are_those_of_least_squares():
-    """Ratings that have the line's slope and r, at values of the metric spread as the study's
-    agents are: the textbook's intervals of the line and of one more rating, from the residuals."""
+def test_intervals_match_least_squares():
+    """Simulated ratings with the line's slope and r, at the metric values of the study's agents:
+    textbook intervals of the line and of one more rating."""
     known = study_values("g3", "everyone")
-    line, n = TABLE_5["g3"].everyone, 480  # 60 people an agent; the paper has two more ratings
+    line, n = TABLE_5["g3"].everyone, 480  # 60 people per agent; the paper has two more ratings
     x = np.repeat(known, 60)
     rng = np.random.default_rng(0)
     noise = rng.normal(size=n)
@@ -99,8 +95,8 @@ def test_the_intervals_are_those_of_least_squares():
     assert high - low > 24  # two thirds of the scale: r is 0.42
 
 
-def test_no_prediction_leaves_the_scale():
-    """666.77 a unit of G2: 0.13 of it would be 82 points above the mean, on a scale of 36."""
+def test_prediction_is_clipped_to_scale():
+    """666.77 per unit of G2: 0.13 would be 82 points above the mean, on a scale of 36."""
     found = predict_rating("g2", 0.1308, "everyone")
     known = study_values("g2", "everyone").mean()
     assert 666.77 * (0.1308 - known) == pytest.approx(82, abs=1)
@@ -115,17 +111,18 @@ def test_no_prediction_leaves_the_scale():
             figures = [some.change.mean, *some.change.bounds, *some.person.bounds]
             assert np.abs(figures).max() <= 36
             assert some.person.low <= some.change.low <= some.change.high <= some.person.high
-    near = predict_rating("g2", 0.05, "everyone")  # 28 points: on the scale, its interval is cut
+    # 28 points: on the scale, its interval is clipped
+    near = predict_rating("g2", 0.05, "everyone")
     assert not near.clipped and near.person.high == 36 > near.change.mean
 
 
-def test_a_value_outside_the_data_is_told():
+def test_extrapolation_is_flagged():
     assert not predict_rating("g1", 0.05, "everyone").inside
     assert predict_rating("g1", 0.04, "everyone").inside
     assert not predict_rating("g1", 0.04, "without_random").inside
 
 
-def test_what_the_paper_does_not_print_is_not_predicted():
+def test_unpublished_lines_predict_none():
     assert predict_rating("coordination", 0.4, "everyone") is None
     assert predict_rating("intra", 22.0, "everyone") is None
     assert predict_rating("intra", 22.0, "without_random") is None

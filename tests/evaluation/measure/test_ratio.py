@@ -1,4 +1,4 @@
-"""The shape of a measure: ratios of sums a game, the registry, and what derives from it."""
+"""Ratios of per-game sums, and the registry of measures."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 def scored(scores: list[int], points: list[int]) -> Games:
-    """Games of which only the scores matter."""
+    """Games with arbitrary decks and moves; only scores matter."""
     count, zeros = len(scores), np.zeros(len(scores), np.int32)
     return Games(
         rules=Rules(),
@@ -41,19 +41,19 @@ def scored(scores: list[int], points: list[int]) -> Games:
     )
 
 
-def test_a_ratio_is_of_sums_and_resamples_whole_games():
+def test_ratio_resamples_whole_games():
     ratio = Ratio(np.array([3.0, 0.0, 5.0]), np.array([4, 2, 4]), min_value=-np.inf)
     assert ratio.mean == 0.8
     assert ratio.interval == bootstrap_ratio(np.array([3.0, 0, 5]), np.array([4.0, 2, 4]))
     assert ratio.bounds == [ratio.interval.low, ratio.interval.high]
     assert f"{ratio:.3f}" == f"0.800 [{ratio.bounds[0]:.3f}, {ratio.bounds[1]:.3f}]"
     many = Ratio(np.tile([3.0, 0.0, 5.0], 20), np.tile([4, 2, 4], 20))
-    # drawn with replacement, the extremes are a game alone: 0 / 2 and 5 / 4
+    # the extremes of resampling repeat one game: 0 / 2 and 5 / 4
     assert 0 <= many.bounds[0] < 0.8 < many.bounds[1] <= 1.25
 
 
-def test_games_of_one_deck_are_resampled_together():
-    """Twenty decks, each played by three teams that do the same there: no more than 20 games."""
+def test_same_deck_games_are_resampled_together():
+    """Twenty decks, each played alike by three teams, count as 20 games."""
     numerators, denominators = np.random.default_rng(0).integers(1, 9, (2, 20)).astype(float)
     decks = np.arange(60) % 20
     whole = Ratio(numerators[decks], denominators[decks]).group_by(decks)
@@ -63,20 +63,20 @@ def test_games_of_one_deck_are_resampled_together():
     assert alone.group_by(np.arange(20)) is alone
 
 
-def test_figures_of_games_take_those_of_one_deck_as_one():
+def test_measures_group_by_deck():
     games = scored([10, 12, 20, 18, 5, 9], [10, 12, 20, 18, 5, 9])
     games = dataclasses.replace(games, decks=games.decks[[3, 3, 1, 1, 2, 2]])
     assert games.deck_ids.tolist() == [0, 0, 1, 1, 2, 2]
     figures = measure_figures(GameAnalysis(games), measures_of("scores"))
     expected = mean_interval(np.array([11.0, 19, 7]))
     assert figures["score"] == pytest.approx(expected.mean)
-    assert expected.low < 0 and expected.high > 25  # neither is a score
+    assert expected.low < 0 and expected.high > 25  # outside the range of scores
     assert figures["score_ci95"] == [0, 25]
     pair = dataclasses.replace(games, decks=games.decks[[3, 3, 1, 1, 1, 1]])
     assert measure_figures(GameAnalysis(pair), measures_of("scores"))["score_ci95"] == [0, 25]
 
 
-def test_a_game_that_was_left_has_no_score():
+def test_unfinished_game_has_no_score():
     games = scored([25, 0, 3, 0, 18], [25, 7, 3, 0, 18])
     left = dataclasses.replace(games, unfinished=np.array([False, False, True, True, False]))
     figures = measure_figures(GameAnalysis(left), measures_of("scores"))
@@ -87,8 +87,8 @@ def test_a_game_that_was_left_has_no_score():
     assert measure_figures(GameAnalysis(none), measures_of("scores"))["score"] is None
 
 
-def test_figures_a_game_are_of_the_games_that_were_not_left():
-    """Every one of them; shares of turns and of hints are of all moves."""
+def test_per_game_measures_use_finished_games():
+    """All per-game measures; rates of turns and hints use all moves."""
     games = random_games(TINY, 60)
     assert 10 < games.unfinished.sum() < 50
     mixed, alone = GameAnalysis(games), GameAnalysis(games.select(~games.unfinished))
@@ -103,22 +103,22 @@ def test_figures_a_game_are_of_the_games_that_were_not_left():
     assert MEASURES["hint_rate"].of(mixed).mean != MEASURES["hint_rate"].of(alone).mean
 
 
-def test_over_counts_where_it_is_told():
+def test_masked_mean_counts_mask():
     values = np.array([[1.0, 2.0, 4.0], [8.0, 16.0, np.nan]])
     ratio = Ratio.masked_mean(values, np.array([[True, False, True], [False, True, False]]))
     assert ratio.numerator.tolist() == [5.0, 16.0] and ratio.denominator.tolist() == [2, 1]
     assert ratio.mean == 7.0
 
 
-def test_a_ratio_of_nothing_says_so():
+def test_undefined_ratio_raises():
     ratio = Ratio(np.zeros(3), np.zeros(3))
     assert not ratio.defined
-    with pytest.raises(ValueError, match="expected something to count"):
+    with pytest.raises(ValueError, match="expected a positive denominator"):
         ratio.mean  # noqa: B018
 
 
-def test_what_never_happened_in_some_games_may_yet_happen():
-    """Clopper and Pearson's 1 - 0.025^(1/n), of the games (or decks) with something to count."""
+def test_zero_proportion_has_exact_interval():
+    """Clopper and Pearson's 1 - 0.025^(1/n), for n games (or decks) with a positive denominator."""
     never, counted = np.zeros(100), np.full(100, 7.0)
     ratio = Ratio(never, counted, is_proportion=True)
     assert ratio.bounds == [0, pytest.approx(1 - 0.025**0.01)]
@@ -128,15 +128,15 @@ def test_what_never_happened_in_some_games_may_yet_happen():
     decks = ratio.group_by(np.arange(100) % 40)
     assert decks.bounds[1] == pytest.approx(1 - 0.025 ** (1 / 40))
     assert intervals_of([ratio, some]) == [ratio.interval, some.interval]
-    assert Ratio(never, counted).bounds == [0, 0]  # a mean: nothing says how far it could reach
+    assert Ratio(never, counted).bounds == [0, 0]  # a mean has no known range
 
 
-def test_an_interval_of_a_share_is_within_0_and_1():
+def test_proportion_interval_is_within_0_and_1():
     few, one = np.array([1.0, 0, 0, 0, 0]), np.array([4.0])
     free = Ratio(few, np.ones(5), min_value=-np.inf).interval
     assert free.low < 0
-    for share in (False, True):  # a mean of counts is not below 0 either
-        assert Ratio(few, np.ones(5), share).interval == free._replace(low=0.0)
+    for proportion in (False, True):  # a mean of counts is not below 0 either
+        assert Ratio(few, np.ones(5), proportion).interval == free._replace(low=0.0)
     assert Ratio(one, one, is_proportion=True).bounds == [-np.inf, np.inf]
     many = np.arange(60) % 2.0
     assert Ratio(many, np.ones(60), is_proportion=True).interval == bootstrap_ratio(
@@ -144,8 +144,8 @@ def test_an_interval_of_a_share_is_within_0_and_1():
     )
 
 
-def test_every_measure_of_few_games_keeps_to_its_range():
-    """Two to five games, the other extreme of each: no interval goes where no figure can."""
+def test_few_game_intervals_stay_in_range():
+    """Two to five games, which are often extreme: intervals stay in the possible range."""
     for seed in range(3):
         games = random_games(TINY, 2 + seed, seed)
         record = GameAnalysis(games, load_policy("bot:random", TINY))
@@ -154,7 +154,7 @@ def test_every_measure_of_few_games_keeps_to_its_range():
             if not ratio.defined or not np.isfinite(ratio.interval.low):
                 continue
             low, high = ratio.bounds
-            lowest = min(0.0, ratio.mean)  # a corrected estimate of 0 can be just below
+            lowest = min(0.0, ratio.mean)  # a corrected estimate of 0 can be slightly negative
             highest = (
                 1.0
                 if ratio.is_proportion
@@ -168,31 +168,31 @@ def test_every_measure_of_few_games_keeps_to_its_range():
             assert highest is None or high <= max(highest, ratio.mean), measure.name
 
 
-@pytest.mark.parametrize(("games", "share"), [(100, 0.01), (41, 0.03), (41, 0.97)])
-def test_intervals_of_rare_shares_cover(games: int, share: float):
+@pytest.mark.parametrize(("games", "proportion"), [(100, 0.01), (41, 0.03), (41, 0.97)])
+def test_rare_proportions_have_nominal_coverage(games: int, proportion: float):
     rng, covered = np.random.default_rng(0), 0
     for _ in range(200):
         low, high = Ratio(
-            (rng.random(games) < share) * 1.0, np.ones(games), is_proportion=True
+            (rng.random(games) < proportion) * 1.0, np.ones(games), is_proportion=True
         ).bounds
-        covered += low <= share <= high
+        covered += low <= proportion <= high
     assert covered >= 180  # 95% of 200, less three standard errors
 
 
-def test_a_measure_that_is_a_share_says_so():
-    """Of every game it is part of what is counted. A hint is one of the turns that could be one."""
+def test_proportion_measures_are_marked():
+    """In every game the numerator is a part of the denominator."""
     games = random_games(TINY, 20)
     record = GameAnalysis(games, load_policy("bot:random", TINY))
     for measure in MEASURES.values():
         ratio = measure.of(record)
-        is_share = measure.unit.startswith(("fraction of", "hints per turn"))
-        assert ratio.is_proportion == is_share, measure.name
+        is_proportion = measure.unit.startswith(("fraction of", "hints per turn"))
+        assert ratio.is_proportion == is_proportion, measure.name
         if ratio.is_proportion:
             assert (ratio.numerator >= 0).all(), measure.name
             assert (ratio.numerator <= ratio.denominator).all(), measure.name
 
 
-def test_measures_of_scores_are_those_of_a_summary():
+def test_score_measures_match_summary():
     scores, points = [0, 25, 20, 0, 12], [7, 25, 20, 3, 12]
     figures = measure_figures(GameAnalysis(scored(scores, points)), measures_of("scores"))
     summary = summarise(np.array([scores]), np.array([points]), 25)
@@ -202,20 +202,25 @@ def test_measures_of_scores_are_those_of_a_summary():
     assert figures["perfect_rate"] == summary.perfect_rate == 0.2
 
 
-def test_every_measure_is_named_once_and_says_what_it_is():
+def test_measures_are_unique_and_described():
     assert [measure.name for measure in MEASURES.values()] == list(MEASURES)
     groups = [measures_of(group) for group in get_args(Group)]
     assert sum(map(len, groups)) == len(MEASURES) == 71
     assert all(measure.label and measure.unit and measure.source for measure in MEASURES.values())
 
 
-def test_a_new_measure_is_a_function_and_a_line():
+def test_new_measure_needs_one_entry():
     def final_lives(record: GameAnalysis) -> Ratio:
         return Ratio(record.games.lives.astype(float), np.ones(len(record.games)))
 
     games = scored([3, 0], [3, 7])
     measure = Measure(
-        "lives", "scores", "lives left", "lives a game", final_lives, published={2: {"them": 1.5}}
+        "lives",
+        "lives left",
+        "lives per game",
+        final_lives,
+        published={2: {"them": 1.5}},
+        group="scores",
     )
     figures = json.loads(json.dumps(measure_figures(GameAnalysis(games), [measure])))
     assert figures == {"lives": 0.0, "lives_ci95": [0.0, 0.0]}
@@ -225,5 +230,5 @@ def test_a_new_measure_is_a_function_and_a_line():
 
 
 def test_prediction_needs_a_policy():
-    with pytest.raises(ValueError, match="expected a policy that predicts the games"):
+    with pytest.raises(ValueError, match="expected a policy to predict the games"):
         MEASURES["accuracy"].of(GameAnalysis(scored([1], [1])))

@@ -1,4 +1,4 @@
-"""Self-play and cross-play summaries against NumPy on the recorded games."""
+"""Self-play and cross-play summaries, against NumPy on the recorded games."""
 
 import itertools
 import json
@@ -36,7 +36,7 @@ def pair():
     return single, other, evaluate_pair(single, other, GAMES, seed=3)
 
 
-def test_a_pair_sits_both_ways_on_the_same_decks(pair):
+def test_pair_plays_both_seatings(pair):
     single, other, result = pair
     decks = evaluation_decks(LENIENT, GAMES, 3)
     for lineup, records in zip([(single, other), (other, single)], result.records, strict=True):
@@ -49,9 +49,9 @@ def test_a_pair_sits_both_ways_on_the_same_decks(pair):
     [pytest.param(LENIENT, 512, marks=pytest.mark.slow), (LENIENT_3P, 40)],
     ids=["2p", "3p"],
 )
-def test_beside_several_partners_an_agent_plays_as_beside_each(rules, at_once, monkeypatch):
-    """Networks that are stacked, among them bots of other kinds, one without parameters twice, and
-    games in parts of which the last is not full."""
+def test_partners_together_match_separate_pairs(rules, at_once, monkeypatch):
+    """Stacked networks mixed with other bots, one without parameters twice, and chunks of which the
+    last is partial."""
     monkeypatch.setattr("hanabi_rl.evaluation.measure.crossplay._AT_ONCE", at_once)
     agent = network_policy(rules, 1)
     bots = CountingPolicy(rules), clock_policy(rules, 2), CountingPolicy(rules)
@@ -68,7 +68,7 @@ def test_beside_several_partners_an_agent_plays_as_beside_each(rules, at_once, m
     assert len({tuple(games) for games in points[:, 0].tolist()}) == 4
 
 
-def test_beside_a_partner_a_series_goes_round_the_table(monkeypatch):
+def test_series_rotates_seats(monkeypatch):
     played = []
 
     def play(policies, rules, decks, seed, **options):
@@ -79,27 +79,8 @@ def test_beside_a_partner_a_series_goes_round_the_table(monkeypatch):
     agent, partner = CountingPolicy(LENIENT_3P), clock_policy(LENIENT_3P, 1)
     evaluate_with_partners(agent, [partner], 6, seed=3, games_per_series=3)
     (options,) = played
-    assert options["series"] == 3
-    assert options["seating"][:, 0].tolist() == [
-        0,
-        1,
-        2,
-        0,
-        1,
-        2,
-        1,
-        2,
-        0,
-        1,
-        2,
-        0,
-        2,
-        0,
-        1,
-        2,
-        0,
-        1,
-    ]
+    assert options["games_per_series"] == 3
+    assert options["seating"][:, 0].tolist() == [*map(int, "012012120120201201")]
     for seating in options["seating"]:  # the same distance around the table
         assert ((seating[1:] - seating[0]) % 3).tolist() == [1, 2]
     np.testing.assert_array_equal(
@@ -107,23 +88,21 @@ def test_beside_a_partner_a_series_goes_round_the_table(monkeypatch):
     )
 
 
-def test_who_searches_plays_one_series_with_everybody_after_the_other_and_says_how_far_it_is(
-    monkeypatch, capsys
-):
-    met = CountingPolicy(LENIENT_3P), [clock_policy(LENIENT_3P, 1)]
-    expected = evaluate_with_partners(*met, 6, seed=3, games_per_series=3)
+def test_search_plays_series_with_progress(monkeypatch, capsys):
+    team = CountingPolicy(LENIENT_3P), [clock_policy(LENIENT_3P, 1)]
+    expected = evaluate_with_partners(*team, 6, seed=3, games_per_series=3)
     assert not capsys.readouterr().err
     monkeypatch.setattr(
-        "hanabi_rl.evaluation.measure.crossplay.runs_search", lambda policy: policy is met[0]
+        "hanabi_rl.evaluation.measure.crossplay.runs_search", lambda policy: policy is team[0]
     )
     monkeypatch.setattr("hanabi_rl.evaluation.measure.crossplay.SOON_S", 0.0)
     np.testing.assert_array_equal(
-        evaluate_with_partners(*met, 6, seed=3, games_per_series=3), expected
+        evaluate_with_partners(*team, 6, seed=3, games_per_series=3), expected
     )
     assert "games: 6/6 decks" in capsys.readouterr().err
 
 
-def test_a_single_agent_joins_copies_of_the_other_at_every_seat():
+def test_single_agent_plays_every_seat():
     single, others = network_policy(LENIENT_3P, 1), network_policy(LENIENT_3P, 2)
     result = evaluate_pair(single, others, GAMES, seed=3)
     assert sorted(seating[0] for seating in result.seatings) == [0, 1, 2]
@@ -133,7 +112,7 @@ def test_a_single_agent_joins_copies_of_the_other_at_every_seat():
     np.testing.assert_array_equal(last.actions, expected.actions)
 
 
-def test_seatings_of_a_deck_are_averaged_before_the_standard_error(pair):
+def test_seatings_are_averaged_before_standard_error(pair):
     result = pair[2]
     # [seatings, decks]
     scores = np.stack([records.scores for records in result.records]).astype(float)
@@ -145,10 +124,10 @@ def test_seatings_of_a_deck_are_averaged_before_the_standard_error(pair):
     # t, 15 degrees of freedom
     assert mean.high - mean.mean == pytest.approx(2.13145 * std_error, rel=1e-4)
     pooled = scores.std(ddof=1) / np.sqrt(scores.size)
-    assert abs(std_error - pooled) > 1e-3 * pooled  # the two games of a deck are not independent
+    assert abs(std_error - pooled) > 1e-3 * pooled  # the two games of a deck are dependent
 
 
-def test_distinct_seatings_stand_for_all_permutations():
+def test_distinct_seatings_cover_permutations():
     a, b, c = (network_policy(LENIENT_3P, seed) for seed in (1, 2, 3))
     for lineup, expected in [((a, a, a), 1), ((a, b, b), 3), ((a, b, a), 3), ((a, b, c), 6)]:
         seatings = distinct_seatings(lineup)
@@ -158,7 +137,7 @@ def test_distinct_seatings_stand_for_all_permutations():
         assert names == {tuple(map(id, table)) for table in itertools.permutations(lineup)}
 
 
-def test_cross_play_with_itself_is_self_play():
+def test_cross_play_with_itself_equals_self_play():
     policy = network_policy(LENIENT, 1)
     alone = evaluate_selfplay(policy, GAMES, seed=3)
     together = evaluate_lineup((policy,) * 2, GAMES, seed=3)
@@ -195,7 +174,7 @@ def test_summary_counts_zero_and_perfect_games():
     assert figures["ci95"] == [summary.mean.low, summary.mean.high]
 
 
-def test_best_median_and_worst_game_are_ranked_by_score_then_points():
+def test_best_median_worst_use_score_then_points():
     score = np.array([3, 0, 0, 12, 0, 12, 5])
     points = np.array([3, 7, 2, 12, 2, 12, 5])
     nothing = np.zeros((7, 0), np.int32)
@@ -215,7 +194,7 @@ def test_best_median_and_worst_game_are_ranked_by_score_then_points():
     assert result.best_median_worst() == {"best": 3, "median": 0, "worst": 2}
 
 
-def test_links_replay_the_games_they_name():
+def test_links_replay_their_games():
     result = evaluate_selfplay(clock_policy(Rules(), 3), GAMES, seed=0)
     for name, link in result.links().items():
         index = result.best_median_worst()[name]
@@ -224,5 +203,5 @@ def test_links_replay_the_games_they_name():
         np.testing.assert_array_equal(
             replayed.actions, result.records.actions[index, : result.records.num_actions[index]]
         )
-    # no such game on hanab.live
+    # hanab.live has no such game
     assert evaluate_selfplay(network_policy(LENIENT, 1), GAMES, seed=3).links() == {}

@@ -1,4 +1,4 @@
-"""The situations of the unit tests: each is what its test says, checked card by card."""
+"""Situations of the unit tests, checked card by card."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ RULES = [Rules(num_players=players) for players in (2, 3)]
 
 
 def of(name: str) -> list[Situation]:
-    """Of two players and of three."""
+    """Situations of a test, for two and three players."""
     (test,) = [test for test in BUILT if test.name == name]
     return [one for rules in RULES for (one,) in instances(name, test.build, COUNT, 3, rules)]
 
 
 def hand(situation: Situation, seat: int) -> list[tuple[int, int]]:
-    """(colour, rank from 1) of each card in the hand now."""
+    """(colour, rank from 1) of each card in a hand."""
     table = situation.table()
     return [(table.deck[order] // 5, table.deck[order] % 5 + 1) for order in table.hands[seat]]
 
 
-def told(situation: Situation, order: int) -> tuple[bool, bool]:
-    """Whether a hint named the colour, and the rank, of a card."""
+def hinted(situation: Situation, order: int) -> tuple[bool, bool]:
+    """True if a hint named the colour, and the rank, of a card."""
     known = situation.table().knowledge[order]
     return known.hinted_color is not None, known.hinted_rank is not None
 
 
 @pytest.mark.parametrize("rules", RULES, ids=["2p", "3p"])
 @pytest.mark.parametrize("test", BUILT, ids=lambda test: test.name)
-def test_the_agent_is_to_move_on_decks_of_their_own(test, rules):
+def test_agent_moves_next_on_distinct_decks(test, rules):
     built = [one for (one,) in instances(test.name, test.build, COUNT, 3, rules)]
     for situation in built:
         table = situation.table()  # every move of the prefix is legal
@@ -59,19 +59,16 @@ def test_the_agent_is_to_move_on_decks_of_their_own(test, rules):
     assert built[0].target_card < 0 or len(colors) == 5
 
 
-def test_s1_the_one_is_told_in_full():
+def test_s1_hints_the_1_fully():
     for situation in of("S1"):
-        assert situation.deck[situation.target_card] % 5 == 0 and told(
+        assert situation.deck[situation.target_card] % 5 == 0 and hinted(
             situation, situation.target_card
-        ) == (
-            1,
-            1,
-        )
+        ) == (1, 1)
         assert [rank for _, rank in hand(situation, 1)].count(1) == 1
     assert {situation.target_card for situation in of("S1")} == set(range(5, 10))
 
 
-def test_s3_ones_are_told_by_rank():
+def test_s3_hints_1s_by_rank():
     counts = set()
     for situation in of("S3"):
         ones = [color for color, rank in hand(situation, 1) if rank == 1]
@@ -80,23 +77,20 @@ def test_s3_ones_are_told_by_rank():
     assert counts == {1, 2, 3}
 
 
-def test_s4_s5_no_token_is_left():
+def test_s4_s5_spend_all_tokens():
     for situation in of("S4") + of("S5"):
         table = situation.table()
         assert table.info_tokens == 0 and table.points == 1
     for situation in of("S5"):
-        assert situation.deck[situation.target_card] % 5 == 4 and told(
+        assert situation.deck[situation.target_card] % 5 == 4 and hinted(
             situation, situation.target_card
-        ) == (
-            1,
-            1,
-        )
+        ) == (1, 1)
     for situation in of("S4"):
         (played,) = [c for c, height in enumerate(situation.table().fireworks) if height]
         assert (played, 1) in hand(situation, 1)
 
 
-def test_s6_the_agent_was_told_nothing_and_has_one_life():
+def test_s6_gives_no_hint_and_one_life():
     for situation in of("S6"):
         table = situation.table()
         tokens = 8 if situation.rules.num_players == 2 else 1
@@ -104,7 +98,7 @@ def test_s6_the_agent_was_told_nothing_and_has_one_life():
         assert not any(is_hinted(table, 1, slot) for slot in range(5))
 
 
-def test_s7_the_only_card_of_its_rank_is_pointed_at():
+def test_s7_hints_only_card_of_rank():
     for situation in of("S7"):
         table = situation.table()
         (slot,) = [slot for slot in range(5) if is_hinted(table, 1, slot)]
@@ -112,23 +106,23 @@ def test_s7_the_only_card_of_its_rank_is_pointed_at():
         assert rank in (3, 4) and [r for _, r in hand(situation, 1)].count(rank) == 1
 
 
-def test_s9_four_ones_lie_and_the_two_is_told():
+def test_s9_plays_four_1s_and_hints_2():
     for situation in of("S9"):
         table, (color, rank) = situation.table(), divmod(situation.deck[situation.target_card], 5)
         assert sorted(table.fireworks) == [0, 1, 1, 1, 1] and rank == 1
-        assert table.fireworks[color] == 1 and told(situation, situation.target_card) == (1, 1)
+        assert table.fireworks[color] == 1 and hinted(situation, situation.target_card) == (1, 1)
         slot = table.hands[1].index(situation.target_card)
         assert certain_slots(table, 1) == [slot]
 
 
-def test_s10_the_agents_one_is_played_already():
+def test_s10_agents_1_is_already_played():
     for situation in of("S10"):
         table, color = situation.table(), situation.deck[situation.target_card] // 5
-        assert table.fireworks[color] == 1 and told(situation, situation.target_card) == (1, 1)
+        assert table.fireworks[color] == 1 and hinted(situation, situation.target_card) == (1, 1)
         assert situation.target_card in table.hands[0]
 
 
-def test_a_third_seat_tells_the_agent_nothing():
+def test_third_seat_does_not_hint_agent():
     for test in BUILT:
         for (situation,) in instances(test.name, test.build, 5, 0, RULES[1]):
             (third,) = {0, 1, 2} - {0, 1}
@@ -138,8 +132,8 @@ def test_a_third_seat_tells_the_agent_nothing():
                     assert (third + move.offset) % 3 != situation.seat
 
 
-def test_possible_cards_are_what_no_other_place_can_explain():
-    """Against all decks that fit: a card is possible exactly when its copies are not all seen."""
+def test_possible_cards_match_enumeration():
+    """A card is possible exactly if some copy of it is not visible."""
     for situation in of("S9")[::6]:
         table, seat = situation.table(), situation.seat
         others = [hand for player, hand in enumerate(table.hands) if player != seat]
@@ -159,9 +153,9 @@ def test_possible_cards_are_what_no_other_place_can_explain():
             assert possible_cards(table, seat, slot) == expected
 
 
-@pytest.mark.parametrize(("seed", "met"), [(5, "certain late"), (11, "certain last-turn two")])
-def test_mined_positions_are_what_their_tests_say(seed, met):
-    """Of three players, move by move of a game that careful players play."""
+@pytest.mark.parametrize(("seed", "kind"), [(5, "certain late"), (11, "certain last-turn two")])
+def test_mined_positions_match_their_tests(seed, kind):
+    """Three players, move by move in a game of reference players."""
     rules, rng = RULES[1], np.random.default_rng(seed)
     table, kinds = PythonGame(rules, rng.permutation(full_deck(rules))), set()
     while not table.over:
@@ -184,11 +178,11 @@ def test_mined_positions_are_what_their_tests_say(seed, met):
         named |= {"last copy": last_copy, "two": two}
         kinds.add(" ".join(name for name, holds in named.items() if holds))
         table.apply(memory_reference(table, rng))
-    assert met in kinds and "certain" in kinds
+    assert kind in kinds and "certain" in kinds
     assert seed != 5 or {"certain late last copy", "certain late two"} <= kinds
 
 
-def test_renaming_colours_renames_deck_and_hints():
+def test_permute_colors_changes_deck_and_hints():
     situation = of("S1")[0]
     colors = np.array([2, 0, 1, 4, 3])
     other = permute_colors(situation, colors)
@@ -199,7 +193,7 @@ def test_renaming_colours_renames_deck_and_hints():
     assert permute_colors(other, np.argsort(colors)) == situation
 
 
-def test_mined_positions_fit_one_a_game():
+def test_at_most_one_position_per_game():
     games = load_games(shared_data("2p_hgroup_bot_val.safetensors"))
     late = [one for (one,) in mine(games, state_tests.has_late_play, 200, 0)]
     last = [one for (one,) in mine(games, state_tests.last_turn, 200, 0)]

@@ -1,4 +1,4 @@
-"""What a study says, against figures computed by hand and from simulated people."""
+"""Study report, against figures by hand and on simulated people."""
 
 import dataclasses
 import itertools
@@ -24,7 +24,7 @@ RATINGS = {"a": [6, 5, 6, 3, 7, 6, 6], "b": [4, 4, 5, 4, 3, 5, 2]}
 
 
 def people(count=7):
-    """Two games with each agent, the second a point above the first but after 0."""
+    """Two games with each agent, the second a point above the first unless that is 0."""
     return [
         PersonAgentData(
             person,
@@ -40,12 +40,12 @@ def people(count=7):
     ]
 
 
-def test_figures_of_an_agent_are_means_and_their_intervals_are_over_people():
+def test_agent_figures_have_intervals_over_people():
     first, second = agent_figures(people(), ["a", "b"])
     assert (first.people, first.games, first.left) == (7, 14, 0)
     scores = np.array(SCORES["a"]) + 0.5 * (np.array(SCORES["a"]) > 0)
-    error = scores.std(ddof=1) / np.sqrt(7)  # the same number of games each: the mean of means
-    reach = 2.446912 * error  # Student's t of 6 degrees of freedom at 97.5%
+    error = scores.std(ddof=1) / np.sqrt(7)  # equal numbers of games: the mean of means
+    reach = 2.446912 * error  # t quantile, 6 degrees of freedom, 97.5%
     score = first.score.interval
     assert score.mean == pytest.approx(scores.mean())
     assert score.bounds == pytest.approx([scores.mean() - reach, scores.mean() + reach], rel=1e-5)
@@ -54,12 +54,12 @@ def test_figures_of_an_agent_are_means_and_their_intervals_are_over_people():
     assert first.first_share.interval.mean == pytest.approx(6 / 7)
     assert first.questioned.interval.mean == pytest.approx(21 / 350)
     assert second.questioned.interval.mean == 0
-    # nobody of seven did: 1 - 0.025^(1/7) is the exact upper bound
+    # none of seven: 1 - 0.025^(1/7) is the exact upper bound
     assert second.questioned.interval.high == pytest.approx(1 - 0.025 ** (1 / 7))
     assert second.zero_rate.interval.low == 0
 
 
-def test_more_games_of_the_same_people_tell_no_more_than_the_people():
+def test_more_games_do_not_narrow_intervals():
     once = people()
     thrice = [dataclasses.replace(each, scores=each.scores * 3) for each in once]
     assert agent_figures(thrice, ["a"])[0].score.interval == (
@@ -67,7 +67,7 @@ def test_more_games_of_the_same_people_tell_no_more_than_the_people():
     )
 
 
-def test_too_few_people_give_no_figure_and_words_that_say_so():
+def test_too_few_people_give_no_figure():
     report = report_of(people(MIN_GROUPS - 1), ["a", "b"])
     assert all(of.score == (MIN_GROUPS - 1, MIN_GROUPS - 1, None) for of in report.agents)
     assert all(each.p is None and not each.significant for each in report.findings)
@@ -88,10 +88,10 @@ def test_holm_by_hand():
     assert holm([]) == []
 
 
-def test_pairs_are_compared_within_people_by_hand():
+def test_pairs_are_compared_within_people():
     alone = PersonAgentData(
         99, "b", scores=(25,), rating=7.0
-    )  # who met one of them says nothing of both
+    )  # played with one of the two only, and so does not count
     score, rating, preference = compare_agents([*people(), alone], ["a", "b"])
     gaps = np.subtract(RATINGS["a"], RATINGS["b"]).astype(float)
     t = gaps.mean() / (gaps.std(ddof=1) / np.sqrt(7))
@@ -103,7 +103,7 @@ def test_pairs_are_compared_within_people_by_hand():
     assert preference.estimate.mean == pytest.approx(6 / 7)
 
 
-def test_direct_comparisons_are_tested_against_neither():
+def test_direct_preference_is_tested_against_0():
     values = [1.0, 2.5, -0.5, 0.0, 1.5, 2.0, 0.5]
     blocks = [
         dataclasses.replace(each, preference=values[each.person] * (1 if each.agent == "a" else -1))
@@ -117,14 +117,14 @@ def test_direct_comparisons_are_tested_against_neither():
 
 
 def student_p(t, freedom):
-    """The two-sided p of Student's t: its density, summed by trapezoids."""
+    """Two-sided p of Student's t: trapezoidal integral of its density."""
     at = np.linspace(0, abs(t), 100_001)
     density = (1 + at**2 / freedom) ** (-(freedom + 1) / 2)
     density *= math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2) / math.sqrt(freedom * np.pi)
     return 1 - 2 * float(np.trapezoid(density, at))
 
 
-def test_every_p_is_corrected_with_all_others():
+def test_all_p_values_are_corrected_together():
     report = report_of(people(), ["a", "b"])
     p = [each.p for each in report.findings if each.p is not None]
     assert len(p) == 4  # score, rating, preference, line
@@ -134,7 +134,7 @@ def test_every_p_is_corrected_with_all_others():
 
 
 def curved(top, noise=0.3, count=40, seed=0):
-    """Ratings that fall with the squared distance from a score, two agents a person."""
+    """Ratings that fall quadratically with the distance from a score, two agents per person."""
     rng = np.random.default_rng(seed)
     blocks = []
     for person, agent in itertools.product(range(count), "ab"):
@@ -144,33 +144,38 @@ def curved(top, noise=0.3, count=40, seed=0):
     return blocks
 
 
-def test_a_line_is_fitted_with_people_left_out_whole():
+def test_line_jackknife_leaves_out_people():
     blocks = curved(20, noise=2, count=8)
     curves = rating_curves(blocks)
-    x, y, who = (np.array([f(each) for each in blocks]) for f in (score_of, rating_of, person_of))
+    x, y, persons = (
+        np.array([f(each) for each in blocks]) for f in (score_of, rating_of, person_of)
+    )
 
     def slope(rows):
         of_x = x[rows] - x[rows].mean()
         return (of_x * y[rows]).sum() / (of_x**2).sum()
 
-    without = np.array([slope(who != person) for person in range(8)])
+    without = np.array([slope(persons != person) for person in range(8)])
     error = np.sqrt(7 / 8 * ((without - without.mean()) ** 2).sum())
-    assert curves.slope == pytest.approx(slope(who >= 0))
+    assert curves.slope == pytest.approx(slope(persons >= 0))
     assert curves.line.estimate.std_error == pytest.approx(error)
-    reach = 2.364624 * error  # Student's t of 7 degrees of freedom at 97.5%
+    reach = 2.364624 * error  # t quantile, 7 degrees of freedom, 97.5%
     assert curves.line.estimate.high == pytest.approx(curves.slope + reach, rel=1e-5)
     assert curves.line.p == pytest.approx(student_p(curves.slope / error, 7), abs=1e-6)
-    assert curves.line.n == 8 and curves.parabola.p is None  # 12 people for a parabola
+    assert curves.line.n == 8 and curves.parabola.p is None  # a parabola needs 12 people
 
 
-def test_a_parabola_is_fitted_without_each_person_in_turn():
-    """Against NumPy's fit of what is left; people give one to three points."""
+def test_parabola_jackknife_leaves_out_people():
+    """Against NumPy's fit of the rest; people give one to three points."""
     blocks = [b for b in curved(13, noise=2, count=14) if b.agent == "a" or b.person % 3]
     blocks += [dataclasses.replace(b, scores=(7,)) for b in blocks[:5]]
     curves = rating_curves(blocks)
-    who = np.array([each.person for each in blocks])
+    persons = np.array([each.person for each in blocks])
     without = np.array(
-        [np.polyfit(curves.scores[who != p], curves.ratings[who != p], 2) for p in range(14)]
+        [
+            np.polyfit(curves.scores[persons != p], curves.ratings[persons != p], 2)
+            for p in range(14)
+        ]
     )
     error = np.sqrt(13 * without[:, 0].var())
     assert curves.parabola.estimate.std_error == pytest.approx(error)
@@ -178,12 +183,12 @@ def test_a_parabola_is_fitted_without_each_person_in_turn():
     assert curves.vertex.std_error == pytest.approx(np.sqrt(13 * tops.var()))
 
 
-def test_no_curve_is_told_where_it_hangs_on_one_person():
+def test_no_curve_depends_on_one_person():
     blocks = [
         PersonAgentData(person, agent, scores=(score,), rating=1.0 + person % 5)
         for person in range(14)
         for agent, score in zip("ab", (10, 20 if person == 3 else 12), strict=True)
-    ]  # without the fourth there are two scores: a line, but no parabola
+    ]  # without the fourth person only two scores remain: a line, but no parabola
     curves = rating_curves(blocks)
     assert curves.line.p is not None
     assert curves.parabola.p is None and curves.parabola.n == 14
@@ -209,7 +214,7 @@ def person_of(block):
         (26, False, "outside the scores seen"),
     ],
 )
-def test_a_parabola_has_its_top_where_it_was_put(top, inside, words):
+def test_vertex_is_recovered(top, inside, words):
     report = report_of(curved(top, noise=0.3), ["a", "b"])
     curves = report.curves
     assert curves.parabola.significant and curves.abc[0] == pytest.approx(-0.04, abs=0.01)
@@ -218,7 +223,7 @@ def test_a_parabola_has_its_top_where_it_was_put(top, inside, words):
     assert words in text_of(report_parts, report) and "top" in text_of(report_parts, report)
 
 
-def test_where_there_is_no_bend_no_top_is_told():
+def test_linear_data_has_no_vertex():
     rng = np.random.default_rng(1)
     blocks = [
         PersonAgentData(person, agent, scores=(score,), rating=0.2 * score + rng.normal())
@@ -231,7 +236,7 @@ def test_where_there_is_no_bend_no_top_is_told():
     assert report_dict(report)["rating_on_score"]["vertex"] is None
 
 
-def test_agents_are_ranked_against_other_figures_of_them():
+def test_agents_are_ranked_against_other_figures():
     agents = "abcde"
     blocks = [
         PersonAgentData(person, agent, scores=(10 + place,), rating=1 + place + 0.01 * person)
@@ -242,7 +247,7 @@ def test_agents_are_ranked_against_other_figures_of_them():
     rating, score = across_agents(blocks, gauntlet, "gauntlet")
     assert rating.estimate.mean == score.estimate.mean == pytest.approx(1)
     assert rating.p == pytest.approx(2 / math.factorial(5))  # exact: both perfect orders
-    assert rating.estimate.bounds == [1, 1]  # every resample of these people has this order
+    assert rating.estimate.bounds == [1, 1]  # every resample has this order
     worse = across_agents(blocks, {k: -v for k, v in gauntlet.items()}, "gauntlet")[0]
     assert worse.estimate.mean == pytest.approx(-1)
     four = across_agents(blocks, dict(list(gauntlet.items())[:4]), "gauntlet")

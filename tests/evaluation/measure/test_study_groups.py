@@ -1,5 +1,5 @@
-"""A study in which people played with each other, against figures computed by hand and from
-simulated people; and that of one in which nobody did, nothing is changed."""
+"""Study in which people played together, against figures by hand and on simulated people; without
+such games the results equal those over people."""
 
 import dataclasses
 import math
@@ -30,7 +30,7 @@ from hanabi_rl.evaluation.measure.study_summary import report_of
 from hanabi_rl.evaluation.reporting.study import report_dict, report_parts
 
 AGENTS = ["person", "bot"]
-GAMES = [  # two people and their score: pairs, of whom one played twice, and a triangle
+GAMES = [  # two people and their score: pairs, one of which played twice, and a triangle
     *[((0, 1), 20), ((0, 1), 14), ((2, 3), 0), ((4, 5), 12), ((5, 6), 21), ((4, 6), 9)],
     *[((7, 8), 17), ((9, 10), 23), ((11, 12), 8), ((13, 14), 15)],
 ]
@@ -38,7 +38,8 @@ LEFT = [(2, 3)]
 GROUP = [0, 0, 2, 2, 4, 4, 4, 7, 7, 9, 9, 11, 11, 13, 13]
 RATINGS = [5, 6, 2, 3, 4, 6, 5, 6, 3, 7, 6, 2, 2, 4, 4]
 OF_BOT = [(14, 4), (9, 3), (11, 4), (12, 3), (15, 5), (16, 4), (7, 4), (18, 5), (13, 6)]
-OF_BOT += [(10, 4), (17, 5), (12, 4), (15, 1), (16, 3), (14, 5)]  # score and rating, a person
+# score and rating, one person each
+OF_BOT += [(10, 4), (17, 5), (12, 4), (15, 1), (16, 3), (14, 5)]
 
 
 def place_of(mine, other):
@@ -46,12 +47,12 @@ def place_of(mine, other):
 
 
 def people():
-    """What `blocks_of` makes of such a study."""
+    """The data that `blocks_of` builds for such a study."""
     blocks = []
     for person in range(len(GROUP)):
-        shared = [(number, score) for number, (who, score) in enumerate(GAMES) if person in who]
+        shared = [(number, score) for number, (pair, score) in enumerate(GAMES) if person in pair]
         scores = tuple(score for _, score in shared)
-        gone = [(len(GAMES) + number, None) for number, who in enumerate(LEFT) if person in who]
+        gone = [(len(GAMES) + number, None) for number, pair in enumerate(LEFT) if person in pair]
         score, rating = OF_BOT[person]
         places = place_of(RATINGS[person], rating), place_of(rating, RATINGS[person])
         mine = {"rating": float(RATINGS[person]), "rank": places[0]}
@@ -66,35 +67,35 @@ def people():
 
 
 def jackknife(statistic):
-    """Estimate and standard error of a statistic of the groups that are kept."""
+    """Jackknife estimate and standard error over groups."""
     groups = sorted(set(GROUP))
     without = np.array([statistic([k for k in groups if k != out]) for out in groups])
     count = len(groups)
     return statistic(groups), np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum())
 
 
-def test_a_game_of_two_people_counts_once_and_its_interval_is_over_groups():
+def test_shared_game_counts_once():
     of = agent_figures(people(), AGENTS)[0]
     assert (of.people, of.groups, of.games, of.left) == (15, 7, 10, 1)
 
     def points(groups):
-        return np.mean([score for who, score in GAMES if GROUP[who[0]] in groups])
+        return np.mean([score for pair, score in GAMES if GROUP[pair[0]] in groups])
 
     def rating(groups):
-        return np.mean([RATINGS[who] for who, group in enumerate(GROUP) if group in groups])
+        return np.mean([RATINGS[person] for person, group in enumerate(GROUP) if group in groups])
 
     for figure, statistic in ((of.score, points), (of.rating, rating)):
         estimate, error = jackknife(statistic)
         assert (figure.people, figure.groups) == (15, 7)
         assert figure.interval.mean == pytest.approx(estimate)
         assert figure.interval.std_error == pytest.approx(error)
-        reach = 2.446912 * error  # Student's t of 6 degrees of freedom at 97.5%
+        reach = 2.446912 * error  # t quantile, 6 degrees of freedom, 97.5%
         assert figure.interval.high == pytest.approx(estimate + reach, rel=1e-5)
     assert of.zero_rate.interval.mean == pytest.approx(1 / 10)
 
 
-def test_groups_are_of_the_games_that_a_figure_is_about():
-    """Who played with each other played with the bot alone."""
+def test_groups_depend_on_counted_games():
+    """People who played together played with the bot alone."""
     blocks = people()
     mine, theirs = ([each for each in blocks if each.agent == agent] for agent in AGENTS)
     assert person_groups(mine) == person_groups(blocks) == dict(enumerate(GROUP))
@@ -105,16 +106,16 @@ def test_groups_are_of_the_games_that_a_figure_is_about():
     assert of.score.interval.std_error == pytest.approx(scores.std(ddof=1) / np.sqrt(15))
 
 
-def test_a_share_of_all_or_none_is_as_sure_as_the_groups_are_many():
-    lost = [each for each in people() if 0 not in each.scores]  # without the one pair that had 0
+def test_extreme_proportion_interval_uses_groups():
+    lost = [each for each in people() if 0 not in each.scores]  # without the pair with 0
     never = agent_figures(lost, ["person"])[0].zero_rate
     assert (never.people, never.groups, never.interval.mean) == (13, 6, 0)
     assert never.interval.high == pytest.approx(1 - 0.025 ** (1 / 6))
 
 
-def test_agents_are_compared_by_the_means_of_groups():
+def test_agents_are_compared_by_group_means():
     score, rating, preference = compare_agents(people(), AGENTS)
-    own = [np.mean([score for who, score in GAMES if person in who]) for person in range(15)]
+    own = [np.mean([score for pair, score in GAMES if person in pair]) for person in range(15)]
     gaps = {
         "score": np.array(own) - [score for score, _ in OF_BOT],
         "rating": np.array(RATINGS) - [rating for _, rating in OF_BOT],
@@ -125,15 +126,14 @@ def test_agents_are_compared_by_the_means_of_groups():
         assert (found.n, found.groups) == (15, 7)
         assert found.estimate.mean == pytest.approx(np.mean(means))
         assert found.p == pytest.approx(2 * stats.t.sf(abs(t), 6))
-    # What they like more, by groups: + +, - and a tie, - + + (the triangle), + -, + +, - +, + -:
-    # three are torn.
+    # preferences by group: + +, - and a tie, - + + (the triangle), + -, + +, - +, + -: three ties
     assert (preference.n, preference.groups) == (2 + 1 + 3 + 2, 4)
     assert preference.p is None
 
 
-def test_a_group_has_one_vote():
+def test_group_has_one_vote():
     def votes(*groups):
-        """Groups of people, each True who puts the person first."""
+        """Ranks of groups of people, True for those who put the person first."""
         blocks, number = [], 0
         for people in groups:
             for person, first in enumerate(people, number):
@@ -154,24 +154,24 @@ def test_a_group_has_one_vote():
         assert found.estimate == pytest.approx(clopper_pearson_interval(5, 6), nan_ok=True)
 
 
-def test_a_line_is_fitted_with_groups_left_out_whole():
+def test_line_jackknife_leaves_out_groups():
     blocks = people()
     curves = rating_curves(blocks)
     x, y = np.array([each.score for each in blocks]), np.array([each.rating for each in blocks])
-    who = np.array([GROUP[each.person] for each in blocks])
+    group = np.array([GROUP[each.person] for each in blocks])
 
     def slope(groups):
-        return np.polyfit(x[np.isin(who, groups)], y[np.isin(who, groups)], 1)[0]
+        return np.polyfit(x[np.isin(group, groups)], y[np.isin(group, groups)], 1)[0]
 
     estimate, error = jackknife(slope)
     assert (curves.line.n, curves.line.groups, len(curves.scores)) == (15, 7, 30)
     assert curves.slope == pytest.approx(estimate)
     assert curves.line.estimate.std_error == pytest.approx(error)
     assert curves.line.p == pytest.approx(2 * stats.t.sf(abs(estimate / error), 6))
-    assert curves.parabola.p is None and curves.vertex is None  # 12 groups for a parabola
+    assert curves.parabola.p is None and curves.vertex is None  # a parabola needs 12 groups
 
 
-def test_direct_comparisons_are_tested_by_the_means_of_groups():
+def test_direct_preference_uses_group_means():
     values = np.array(
         [1.0, 2.5, -0.5, 0.0, 1.5, 2.0, 0.5, -1.0, 2.0, 0.0, 3.0, -2.0, 1.0, 0.5, 1.0]
     )
@@ -187,10 +187,10 @@ def test_direct_comparisons_are_tested_by_the_means_of_groups():
     assert rather.estimate == mean_interval(np.array(means))
 
 
-def test_a_rho_over_agents_has_its_interval_over_groups():
-    """Pairs tell no more than as many people who say what the two say on average."""
+def test_rho_interval_uses_groups():
+    """Pairs of people count as one person with their mean ratings."""
     rng = np.random.default_rng(0)
-    said = rng.normal(size=(35, 5)) + 0.3 * np.arange(5)
+    ratings_of = rng.normal(size=(35, 5)) + 0.3 * np.arange(5)
     apart, agents = rng.normal(size=(35, 5)), "abcde"
 
     def found(*copies):
@@ -208,12 +208,12 @@ def test_a_rho_over_agents_has_its_interval_over_groups():
         ]
         return across_agents(blocks, {agent: k for k, agent in enumerate(agents)}, "x")[0]
 
-    once, twice = found(said), found(said + apart, said - apart)
+    once, twice = found(ratings_of), found(ratings_of + apart, ratings_of - apart)
     assert 0 < once.estimate.std_error < np.inf
     assert twice.p == once.p and twice.estimate == pytest.approx(once.estimate)
 
 
-def test_too_few_groups_give_no_figure_and_words_that_say_so():
+def test_too_few_groups_give_no_figure():
     few = [each for each in people() if each.person < 11]
     report = report_of(few, AGENTS)
     person, bot = report.agents
@@ -230,8 +230,8 @@ def test_too_few_groups_give_no_figure_and_words_that_say_so():
     assert unit in text and unit in text_of(report_parts, report_of(people(), AGENTS))
 
 
-def test_where_nobody_played_with_another_person_figures_are_as_of_people():
-    """To the last bit, people in the order in which they came, whatever their numbers are."""
+def test_groups_of_one_match_people():
+    """Bit-identical, for people in any order and with any numbers."""
     rng = np.random.default_rng(1)
     numbers = rng.choice(10**6, 35, replace=False).tolist()
     scores = {agent: rng.integers(0, 25, (35, 2)) for agent in AGENTS}
@@ -263,9 +263,9 @@ def test_where_nobody_played_with_another_person_figures_are_as_of_people():
     )
 
 
-def drawn(rng, together):
-    """24 people in 12 pairs, whose games with each other are on a level of their own about 15, who
-    like them about as well as each other; and each with a bot, alone."""
+def simulated(rng, together):
+    """24 people in 12 pairs, whose shared games have a pair-specific level about 15 and who rate
+    each other similarly; and each alone with a bot."""
     blocks = []
     for person in range(24):
         first = person % 2 == 0
@@ -284,11 +284,11 @@ def drawn(rng, together):
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_intervals_of_pairs_cover_and_those_of_their_people_would_not(together):
-    """400 studies, each read as it is, and as if the people of a pair had nothing in common."""
+def test_group_intervals_have_nominal_coverage(together):
+    """400 studies, with pairs declared and, for comparison, treated as independent people."""
     cover, false = [], []
     for study in range(400):
-        blocks = drawn(np.random.default_rng(study), together)
+        blocks = simulated(np.random.default_rng(study), together)
         of = agent_figures(blocks, ["person"])[0]
         truths = (of.score.interval, 15), (of.rating.interval, 4)
         cover.append([interval.low < truth < interval.high for interval, truth in truths])

@@ -1,12 +1,13 @@
-"""Predictions split by move and turn, and the most surprising moves in words."""
+"""Predictions split by kind of move and turn, and the most surprising moves as text."""
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from support.games import as_games
 from support.tables import text_of
 
 from hanabi_rl.data.formats.hanab_live import decode_link
-from hanabi_rl.data.games import Games, pad_moves
+from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.evaluation.measure.prediction import Decisions
 from hanabi_rl.evaluation.measure.surprise import (
@@ -28,9 +29,9 @@ NAMES = {"play": "play", "discard": "discard", "color": "colour hint", "rank": "
 
 
 def random_games(rules: Rules, lengths: list[int]) -> Games:
-    """Legal games of these many moves, in which nobody risks the last life."""
+    """Legal games of these lengths, which never risk the last life."""
     rng = np.random.default_rng(3)
-    decks, moves = [], []
+    tables, moves = [], []
     for length in lengths:
         table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         for _ in range(length):
@@ -41,21 +42,13 @@ def random_games(rules: Rules, lengths: list[int]) -> Games:
                 legal = [action for action in legal if decode_action(rules, action).kind != "play"]
             played.append(int(rng.choice(legal)))
             table.apply(played[-1])
-        decks.append(table.deck)
+        tables.append(table)
         moves.append(np.array(played, np.int32))
-    return Games(
-        rules=rules,
-        decks=np.array(decks, np.uint8),
-        actions=pad_moves(rules, moves),
-        num_actions=np.array([len(played) for played in moves], np.int32),
-        scores=np.zeros(len(lengths), np.int32),
-        game_ids=np.arange(70, 70 + len(lengths)),
-        unfinished=np.ones(len(lengths), bool),
-    )
+    return as_games(rules, tables, moves, first_id=70)
 
 
 def random_decisions(games: Games) -> Decisions:
-    """Made-up guesses and nats; every third decision is not counted."""
+    """Made-up predictions and nats; every third decision is not counted."""
     rng = np.random.default_rng(4)
     shape = games.actions.shape
     wrong = rng.random(shape) < 0.5
@@ -80,7 +73,7 @@ def decisions(games) -> Decisions:
 
 
 @pytest.mark.parametrize("players", [2, 3, 5])
-def test_every_action_has_its_kind(players):
+def test_actions_have_kinds(players):
     rules = Rules(num_players=players)
     kinds = move_kinds(rules, np.arange(rules.num_moves))
     for action in range(rules.noop):
@@ -88,7 +81,7 @@ def test_every_action_has_its_kind(players):
     assert kinds[rules.noop] == len(MOVE_KINDS)
 
 
-def test_the_splits_are_those_of_a_loop(games, decisions):
+def test_splits_match_loop(games, decisions):
     expected: dict[str, list[tuple[bool, float]]] = {}
     for game in range(3):
         for turn in range(games.num_actions[game]):
@@ -101,18 +94,18 @@ def test_the_splits_are_those_of_a_loop(games, decisions):
                 first = turn // 10 * 10 + 1
                 for name in (NAMES[decode_action(RULES, action).kind], f"{first}-{first + 9}"):
                     expected.setdefault(name, []).append(fact)
-    shares = by_move(decisions, RULES) | by_turn(decisions)
-    assert set(shares) == set(expected)
+    slices = by_move(decisions, RULES) | by_turn(decisions)
+    assert set(slices) == set(expected)
     for name, facts in expected.items():
         right, nats = np.mean(facts, axis=0)
-        assert shares[name].decisions == len(facts)
-        assert shares[name].accuracy.mean == pytest.approx(right)
-        assert shares[name].cross_entropy.mean == pytest.approx(nats)
-        assert shares[name].accuracy.interval.low <= right <= shares[name].accuracy.interval.high
+        assert slices[name].decisions == len(facts)
+        assert slices[name].accuracy.mean == pytest.approx(right)
+        assert slices[name].cross_entropy.mean == pytest.approx(nats)
+        assert slices[name].accuracy.interval.low <= right <= slices[name].accuracy.interval.high
     assert list(by_turn(decisions)) == [f"{first}-{first + 9}" for first in (1, 11, 21)]
 
 
-def test_the_most_surprising_moves_in_words_with_links(games, decisions):
+def test_surprising_moves_have_text_and_links(games, decisions):
     found = most_surprising(decisions, games, 5)
     nats = np.sort(decisions.nll[decisions.counted])[::-1]
     assert [surprise.cross_entropy for surprise in found] == pytest.approx(nats[:5])
@@ -131,7 +124,7 @@ def test_the_most_surprising_moves_in_words_with_links(games, decisions):
     assert most_surprising(decisions, games, 0) == []
 
 
-def test_a_game_that_hanab_live_does_not_have_has_no_link():
+def test_unsupported_game_has_no_link():
     rules = Rules(num_colors=3, num_ranks=3, hand_size=2)
     games = random_games(rules, [6])
     assert [surprise.link for surprise in most_surprising(random_decisions(games), games, 2)] == [
@@ -140,9 +133,9 @@ def test_a_game_that_hanab_live_does_not_have_has_no_link():
     ]
 
 
-def test_figures_as_text_and_picture(games, decisions, tmp_path):
+def test_prediction_table_and_plot(games, decisions, tmp_path):
     record = GameAnalysis(games)
-    vars(record)["decisions"] = decisions  # as if a policy had been asked
+    vars(record)["decisions"] = decisions  # as if from a policy
     figures = prediction_figures(record, 2)
     assert figures["decisions"] == decisions.counted.sum()
     assert figures["cross_entropy"] == pytest.approx(decisions.nll[decisions.counted].mean())

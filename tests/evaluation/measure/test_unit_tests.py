@@ -1,4 +1,4 @@
-"""The unit tests of robustness: who passes them, and that the criteria say what they should."""
+"""Robustness unit tests: players that pass them, and their criteria."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from hanabi_rl.games.hanabi.actions import Move, encode_action
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.demos import demo_games
 
-drawn = functools.cache(instances)  # seconds of plain Python, and several tests play the same
+cached_instances = functools.cache(instances)  # seconds of plain Python, shared by several tests
 RULES, RULES_3P = Rules(), Rules(num_players=3)
-ONE_SIZE = [RULES, pytest.param(RULES_3P, marks=pytest.mark.slow)]  # careful play is of both
-# shared/reference/robustness.md, 4.3: a player at random, 500 instances, of S1 to S10
+# the reference is tested at both sizes
+ONE_SIZE = [RULES, pytest.param(RULES_3P, marks=pytest.mark.slow)]
+# shared/reference/robustness.md, 4.3: random player, 500 instances, S1 to S10
 CHANCE = (0.12, 0.18, 0.26, 0.11, 0.62, 0.14, 0.86, 0.07, 0.19, 0.38)
 BUILT = [test for test in STATE_TESTS if test.build is not None]
 
@@ -44,11 +45,15 @@ def by_name(results: list[UnitTestResult]) -> dict[str, UnitTestResult]:
 
 def made(rules: Rules, count: int, some=TESTS, seed: int = 0):
     """Instances of the tests that are not mined."""
-    return [(test, drawn(test.name, test.build, count, seed, rules)) for test in some if test.build]
+    return [
+        (test, cached_instances(test.name, test.build, count, seed, rules))
+        for test in some
+        if test.build
+    ]
 
 
 @pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
-def test_who_plays_carefully_passes_what_takes_no_memory(rules):
+def test_memoryless_reference_passes_memoryless_tests(rules):
     results = play_instances(memoryless_reference, made(rules, 4), rules)
     assert category_means(results) == {"SR": 1.0, "AR": 1.0, "A+MR": 0.0}
     assert all(result.share == (result.test.category != "A+MR") for result in results)
@@ -57,18 +62,18 @@ def test_who_plays_carefully_passes_what_takes_no_memory(rules):
 
 
 @pytest.mark.parametrize("rules", ONE_SIZE, ids=["2p", "3p"])
-def test_verdicts_of_states_are_those_of_a_plain_game(rules):
-    """... of players at random, who do what is wrong as well as what is right."""
+def test_state_criteria_match_plain_game(rules):
+    """Random players act both right and wrong."""
     verdicts = set()
     for result in play_instances(scripted_players.random_move, made(rules, 30, STATE_TESTS), rules):
         for (one,), (right,) in zip(result.attempts, result.outcomes, strict=True):
-            deck, start, marked = (
+            deck, start, target_card = (
                 one.situation.deck,
                 len(one.situation.prefix),
                 one.situation.target_card,
             )
             expected = state_verdict(
-                result.test.name, deck, one.actions, start, rules.num_players, marked
+                result.test.name, deck, one.actions, start, rules.num_players, target_card
             )
             assert right == expected
             verdicts.add((result.test.name, expected))
@@ -76,7 +81,7 @@ def test_verdicts_of_states_are_those_of_a_plain_game(rules):
 
 
 @pytest.mark.parametrize("rules", ONE_SIZE, ids=["2p", "3p"])
-def test_the_agent_has_as_many_turns_as_the_test_says(rules):
+def test_agent_turns_are_limited(rules):
     for result in play_instances(memoryless_reference, made(rules, 4), rules):
         for instance in result.attempts:
             for attempt in instance:
@@ -85,8 +90,8 @@ def test_the_agent_has_as_many_turns_as_the_test_says(rules):
 
 
 @pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
-def test_nobody_hints_who_is_to_play_what_is_certain_only(rules):
-    """S6: who reads a hint as "play" would be right to, but its partner would not have meant it."""
+def test_s6_partner_gives_no_hint(rules):
+    """A player that reads any hint as "play" would otherwise act on the partner's hint."""
     some = [test for test in STATE_TESTS if test.name == "S6"]
     (result,) = play_instances(scripted_players.random_move, made(rules, 20, some), rules)
     for (attempt,) in result.attempts:
@@ -99,18 +104,18 @@ def test_nobody_hints_who_is_to_play_what_is_certain_only(rules):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", [RULES, RULES_3P], ids=["2p", "3p"])
-def test_the_calibration(rules):
-    """Careful and who remembers pass what they should; a player at random passes as often as in a
-    game of its own, and of two as often as the specification says; bot:convention passes the tests
-    of states, and does in no pair what partners have shown."""
+def test_reference_pass_rates(rules):
+    """The reference players pass what they should. Pass rates of a random player match a separate
+    game and, for two players, the specification. bot:convention passes the state tests, and ignores
+    the partners' history in pairs."""
     if rules == RULES:
         games = load_games(shared_data("2p_hgroup_bot_val.safetensors"))
     else:
         games = demo_games(rules, "convention", 200, 0, "situations")
-    shares = {
+    pass_rates = {
         name: one.share for name, one in by_name(run_tests(memoryless_reference, games, 50)).items()
     }
-    assert shares == {test.name: float(test.category != "A+MR") for test in TESTS}
+    assert pass_rates == {test.name: float(test.category != "A+MR") for test in TESTS}
     everything = run_tests(memory_reference, games, 50)
     assert all(result.share == 1.0 for result in everything)
 
@@ -121,10 +126,10 @@ def test_the_calibration(rules):
         assert chances[test.name] == pytest.approx(expected, abs=0.07)
     assert not any(chances[test.name] for test in TESTS if test.category != "SR")
     if rules == RULES:
-        mined = ("S2", "S8")  # 98 and 37 positions, however many are asked for
-        for test, share in zip(STATE_TESTS, CHANCE, strict=True):
+        mined = ("S2", "S8")  # 98 and 37 positions at most
+        for test, pass_rate in zip(STATE_TESTS, CHANCE, strict=True):
             assert chances[test.name] == pytest.approx(
-                share, abs=0.12 if test.name in mined else 0.07
+                pass_rate, abs=0.12 if test.name in mined else 0.07
             )
 
     convention = run_tests(load_policy("bot:convention", rules), games, 50)
@@ -137,9 +142,8 @@ def test_the_calibration(rules):
 
 
 @pytest.mark.slow
-def test_a_policy_plays_what_it_plays_alone():
-    """The agent's own moves are those of the policy stepped through the whole game by itself, with
-    the memory that it has then."""
+def test_policy_moves_match_single_game():
+    """The policy is stepped through the whole game separately, with its memory."""
     policy = load_policy("bot:simple")
     some = [test for test in TESTS if test.name in ("S9", "M2")]
     results = play_instances(policy, made(RULES, 3, some), RULES)
@@ -158,7 +162,7 @@ def test_a_policy_plays_what_it_plays_alone():
 
 
 @pytest.mark.slow
-def test_names_of_colours_change_no_verdict():
+def test_criteria_ignore_colour_names():
     policy, rng = load_policy("bot:convention"), np.random.default_rng(0)
     todo = made(RULES, 4)
     other = []
@@ -173,7 +177,7 @@ def test_names_of_colours_change_no_verdict():
 
 
 def attempt(name: str, *moves: Move) -> tuple[tests.UnitTest, Attempt]:
-    """The first situation of a test and what the agent does, its partner discarding between."""
+    """The first situation of a test with the agent's moves; its partner discards between them."""
     (test,) = [test for test in TESTS if test.name == name]
     assert test.build is not None
     situation = instances(name, test.build, 1, 0, RULES)[0][0]
@@ -198,10 +202,10 @@ def slot_of_marked(name: str) -> int:
 
 
 def test_criteria_of_plays_and_discards():
-    told = slot_of_marked("S1")
-    other = (told + 1) % 5
-    assert verdict("S1", Move("play", slot=told)) and not verdict("S1", Move("play", slot=other))
-    assert verdict("S1", Move("discard", slot=other), Move("play", slot=told - (other < told)))
+    target = slot_of_marked("S1")
+    other = (target + 1) % 5
+    assert verdict("S1", Move("play", slot=target)) and not verdict("S1", Move("play", slot=other))
+    assert verdict("S1", Move("discard", slot=other), Move("play", slot=target - (other < target)))
     five = slot_of_marked("S5")
     assert not verdict("S5", Move("discard", slot=five)) and not verdict(
         "S5", Move("play", slot=five)
@@ -214,7 +218,7 @@ def test_criteria_of_plays_and_discards():
     )
 
 
-def test_a_pair_is_passed_where_both_are_right():
+def test_pair_requires_both_right():
     (test,) = [test for test in TESTS if test.name == "M2"]
     right = np.array([[True, True], [True, False], [False, True], [False, False]])
     pairs = instances("M2", test.build, 4, 0, RULES)
@@ -229,8 +233,8 @@ def test_a_pair_is_passed_where_both_are_right():
     assert result.failures() == [attempts[1][1], attempts[2][0], *attempts[3]]
 
 
-def test_another_game_is_refused():
-    with pytest.raises(ValueError, match="an agent for 2 players, as the games, got one for 3"):
+def test_other_rules_are_rejected():
+    with pytest.raises(ValueError, match="an agent for the rules of the games, 2 players, got 3"):
         play_instances(load_policy("bot:simple", RULES_3P), made(RULES, 1), RULES)
     for players in (4, 5):
         with pytest.raises(ValueError, match="expected the standard game of 2 or 3 players"):

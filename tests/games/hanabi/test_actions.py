@@ -1,4 +1,4 @@
-"""The codec of action ids against a list written out in plain Python, for every game size."""
+"""Codec of action ids against a list in plain Python, for every game size."""
 
 import itertools
 
@@ -28,7 +28,7 @@ traced_decode, traced_encode = (jax.jit(of, static_argnums=0) for of in (decode,
 
 
 def written_out(rules: Rules) -> list[Move]:
-    """Every move, in the order of jaxmarl and the Hanabi Learning Environment."""
+    """All moves, in the order of jaxmarl and the Hanabi Learning Environment."""
     moves = [Move("discard", slot=slot) for slot in range(rules.hand_size)]
     moves += [Move("play", slot=slot) for slot in range(rules.hand_size)]
     for kind, values in (("color", rules.num_colors), ("rank", rules.num_ranks)):
@@ -38,7 +38,7 @@ def written_out(rules: Rules) -> list[Move]:
 
 
 @over_games
-def test_one_move_at_a_time(rules):
+def test_codec_matches_move_list(rules):
     moves = written_out(rules)
     assert len(moves) == rules.num_moves
     assert [decode_action(rules, action) for action in range(rules.num_moves)] == moves
@@ -51,7 +51,7 @@ def test_one_move_at_a_time(rules):
     [(SMALL, "jax"), *itertools.product(GAMES, ("numpy", "traced"))],
     ids=str,
 )
-def test_arrays_of_moves(rules, arrays, dtype):
+def test_codec_accepts_arrays(rules, arrays, dtype):
     moves, ids = written_out(rules), np.arange(rules.num_moves, dtype=dtype).reshape(1, -1)
     expected = {
         "is_discard": [move.kind == "discard" for move in moves],
@@ -79,7 +79,7 @@ def test_arrays_of_moves(rules, arrays, dtype):
 
 
 @over_games
-def test_slices_of_the_action_axis(rules):
+def test_action_slices_match_move_list(rules):
     moves = written_out(rules)
     for kind, place in action_slices(rules).items():
         assert {move.kind for move in moves[place]} == {kind}
@@ -87,7 +87,7 @@ def test_slices_of_the_action_axis(rules):
 
 
 @pytest.mark.parametrize("run", [lambda function: function, jax.jit], ids=["NumPy", "traced"])
-def test_what_is_no_action_has_no_kind(run):
+def test_invalid_action_has_no_kind(run):
     ids = np.array([-7, -1, SMALL.noop, SMALL.num_moves, 250], np.int32)
     found = run(lambda ids: decode(SMALL, ids))(ids)
     for field in found:
@@ -95,7 +95,7 @@ def test_what_is_no_action_has_no_kind(run):
     np.testing.assert_array_equal(run(lambda found: encode(SMALL, found))(found), SMALL.noop)
 
 
-def test_errors_say_what_was_expected():
+def test_invalid_actions_are_rejected():
     with pytest.raises(ValueError, match="expected an action in 0..14, got 15"):
         decode_action(SMALL, 15)
     with pytest.raises(ValueError, match="expected a move of a game of .*got Move"):

@@ -1,5 +1,4 @@
-"""Auto-reset: which decks are dealt, to whom and when; shards of environments play what all of them
-together would."""
+"""Auto-reset: which decks are dealt, and when; shards of environments match the whole batch."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ STEPS = 150
 
 @pytest.fixture(scope="module")
 def play() -> Callable[..., tuple[Any, ...]]:
-    """`play(key, noise [T, N], hopeless [N], first_index)`: the states and timesteps ``[T, N]`` of
+    """`play(key, noise [T, N], hopeless [N], first_index)`: states and timesteps ``[T, N]`` of
     ``N`` environments.
 
-    Each takes the legal move with the most noise; the `hopeless` make illegal ones only and lose in
-    two moves.
+    Each plays the legal move with the most noise; `hopeless` ones play only illegal moves and lose
+    in two moves.
     """
 
     @jax.jit
@@ -59,7 +58,7 @@ def whole(play):
 
 
 def decks_by_game(played: tuple[Any, ...]) -> dict[tuple[int, int], set[bytes]]:
-    """The decks seen in each (environment, number of its game)."""
+    """Decks of each (environment, game number)."""
     _, decks, games, _ = played
     seen = defaultdict(set)
     for env in range(games.shape[1]):
@@ -68,7 +67,7 @@ def decks_by_game(played: tuple[Any, ...]) -> dict[tuple[int, int], set[bytes]]:
     return dict(seen)
 
 
-def test_two_shards_play_what_the_whole_plays(play, whole):
+def test_shards_match_whole_batch(play, whole):
     shards = [play(jax.random.key(1), NOISE[:, i : i + 4], CAREFUL[i : i + 4], i) for i in (0, 4)]
     together = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *shards)
     jax.tree.map(np.testing.assert_array_equal, together, whole)
@@ -77,8 +76,8 @@ def test_two_shards_play_what_the_whole_plays(play, whole):
     )
 
 
-def test_a_deck_depends_on_its_environment_and_game_alone(play, whole):
-    hopeless = np.arange(8) % 2 == 0  # they need new pools early, and so refill everyone's
+def test_deck_depends_on_environment_and_game_only(play, whole):
+    hopeless = np.arange(8) % 2 == 0  # they need new pools early, which refills those of all
     hurried = jax.tree.map(np.asarray, play(jax.random.key(1), NOISE[::-1], hopeless, 0))
     ours, theirs = decks_by_game(whole), decks_by_game(hurried)
     both = ours.keys() & theirs.keys()
@@ -89,7 +88,7 @@ def test_a_deck_depends_on_its_environment_and_game_alone(play, whole):
     )
 
 
-def test_decks_are_shuffled_and_all_different(whole):
+def test_decks_are_shuffled_and_distinct(whole):
     decks = decks_by_game(whole)
     assert all(len(dealt) == 1 for dealt in decks.values()), (
         "a game's deck changed while it was played"
@@ -99,7 +98,7 @@ def test_decks_are_shuffled_and_all_different(whole):
     assert {tuple(sorted(deck)) for deck in dealt} == {tuple(full_deck(ENV.rules))}
 
 
-def test_the_timestep_tells_of_the_old_game_and_the_state_is_the_new_one(whole):
+def test_timestep_is_final_and_state_is_new(whole):
     game, _, games, timestep = whole
     done = timestep.done[:-1]
     assert done.sum() > 8 * POOL_SIZE
@@ -120,7 +119,7 @@ def test_the_timestep_tells_of_the_old_game_and_the_state_is_the_new_one(whole):
     )
 
 
-def test_raw_and_typed_keys_deal_the_same():
+def test_raw_and_typed_keys_deal_equally():
     reset = jax.jit(functools.partial(ENV.reset, num_envs=4))
     raw, typed, other = (
         reset(jax.random.PRNGKey(3)),
@@ -131,7 +130,7 @@ def test_raw_and_typed_keys_deal_the_same():
     assert not np.array_equal(raw.game.deck, other.game.deck)
 
 
-def test_every_card_is_as_likely_in_every_place():
+def test_shuffle_is_uniform():
     rules = Rules(num_players=2)
     decks = np.asarray(shuffled_decks(rules, jax.random.key(0), 20_000))
     assert np.array_equal(np.sort(decks, axis=1)[[0, -1]], np.tile(full_deck(rules), (2, 1)))
@@ -141,11 +140,11 @@ def test_every_card_is_as_likely_in_every_place():
         assert np.abs(seen - expected).max() < 5 * np.sqrt(expected.max() / len(decks))
 
 
-def test_decks_of_another_shape_are_refused():
+def test_wrong_deck_shape_is_rejected():
     with pytest.raises(ValueError, match=r"decks must have shape \[N, K, 18\], got \[4, 18\]"):
         ENV.reset_from_decks(jnp.zeros((4, 18), jnp.uint8))
 
 
-def test_decks_of_other_cards_are_refused():
+def test_wrong_deck_cards_are_rejected():
     with pytest.raises(ValueError, match="deck 0: expected the 18-card deck with .* of R1, got 18"):
         ENV.reset_from_decks(jnp.zeros((4, 1, 18), jnp.uint8))

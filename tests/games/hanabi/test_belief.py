@@ -1,4 +1,4 @@
-"""The grounded belief against every way to deal the unseen copies, one by one in plain Python."""
+"""Grounded belief against all ways to deal the unseen copies, in plain Python."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ draw_hand, num_hands, redealt, ways_on = (
 )
 play, hand_of = (jax.jit(of, static_argnums=0) for of in (play_mixed, belief.hand_knowledge))
 random_words = jax.jit(prng.random_words, static_argnums=2)
-log_chance = jax.jit(belief.hand_log_prob)
+log_prob = jax.jit(belief.hand_log_prob)
 
 
 def positions(rules: Rules, games: int, turns: list[int]) -> State:
-    """Games after so many moves, those that are over left out."""
+    """Games after `turns` moves, without finished ones."""
     key = jax.random.key(0)
     state = deal(rules, shuffled_decks(rules, key, games))
     explore = 0.8 if rules == SMALL else 0.2
-    kept = []
+    states = []
     for turn in range(max(turns) + 1):
         if turn in turns:
             going = ~np.asarray(finished(rules, state))
-            kept.append(jax.tree.map(lambda x, going=going: np.asarray(x)[going], state))
+            states.append(jax.tree.map(lambda x, going=going: np.asarray(x)[going], state))
         action = play(rules, state, jax.random.fold_in(key, turn), np.full(games, explore))
         state, _, _ = step(rules, state, action)
-    return jax.tree.map(lambda *x: np.concatenate(x), *kept)
+    return jax.tree.map(lambda *x: np.concatenate(x), *states)
 
 
 def words_of(seed: int, draws: int, number: int = SMALL.hand_size) -> np.ndarray:
@@ -55,7 +55,7 @@ def words_of(seed: int, draws: int, number: int = SMALL.hand_size) -> np.ndarray
 
 
 def held_by(state: State, seat: int) -> np.ndarray:
-    """Whether a slot holds a card, bool [N, H]."""
+    """True for slots with a card, bool [N, H]."""
     return np.asarray(state.hands[:, seat]) != 0
 
 
@@ -66,7 +66,7 @@ def held_by(state: State, seat: int) -> np.ndarray:
         pytest.param(STANDARD, [36, 44, 50], marks=pytest.mark.slow),
     ],
 )
-def test_hands_are_counted_as_one_by_one(rules: Rules, turns: list[int]) -> None:
+def test_hand_counts_match_enumeration(rules: Rules, turns: list[int]) -> None:
     state = positions(rules, 6, turns)
     for seat in range(rules.num_players):
         seats = np.full(state.turn.shape, seat)
@@ -76,8 +76,8 @@ def test_hands_are_counted_as_one_by_one(rules: Rules, turns: list[int]) -> None
         assert len(set(expected)) > 3
 
 
-def test_each_hand_is_drawn_as_often_as_copies_make_it() -> None:
-    """By Pearson's test over whole hands: also what is not a product over slots."""
+def test_sampled_hands_match_copy_counts() -> None:
+    """By Pearson's test over whole hands, so it also finds dependence between slots."""
     state = jax.tree.map(lambda x: x[-20:], positions(SMALL, 6, [2, 9, 11, 12, 13, 14, 15]))
     draws, games = 4000, len(state.turn)
     assert (~held_by(state, 0)).any(), "in the last round a slot is empty"
@@ -91,11 +91,11 @@ def test_each_hand_is_drawn_as_often_as_copies_make_it() -> None:
         expected = every_hand(SMALL, state, game, 0)
         seen = Counter(tuple(int(card) for card in hand[held]) for hand in by_game[game])
         assert set(seen) <= set(expected)
-        share = np.array([expected[hand] for hand in expected]) / expected.total()
+        fraction = np.array([expected[hand] for hand in expected]) / expected.total()
         counts = np.array([seen[hand] for hand in expected])
-        common = share * draws >= 5
-        pooled = [np.append(x[common], x[~common].sum()) for x in (counts, share * draws)]
-        if pooled[1][-1] < 5:  # too few for a cell of its own
+        common = fraction * draws >= 5
+        pooled = [np.append(x[common], x[~common].sum()) for x in (counts, fraction * draws)]
+        if pooled[1][-1] < 5:  # too few for a separate cell
             pooled = [np.append(x[:-2], x[-2:].sum()) for x in pooled]
         if len(pooled[0]) > 1:
             assert stats.chisquare(*pooled).pvalue > 1e-4, (game, seen, expected)
@@ -105,8 +105,8 @@ def test_each_hand_is_drawn_as_often_as_copies_make_it() -> None:
     )
 
 
-def test_a_tilt_weighs_the_next_card() -> None:
-    """Chances against all hands of a game for weights given by hand, and draws against both."""
+def test_log_weights_weight_next_card() -> None:
+    """Probabilities against all hands of a game for given weights, and samples against both."""
     state = positions(SMALL, 3, [2, 9, 11, 12, 13, 14, 15])
     games = [game for game in range(len(state.turn)) if held_by(state, 0)[game].all()][:6]
     tilt = np.array([[2.0, -1.0, 0.0, 0.5, -30.0, 1.0], [0.0] * 6, [-2.0, 0, 0, 3.0, 1.0, 0]])
@@ -116,17 +116,17 @@ def test_a_tilt_weighs_the_next_card() -> None:
         hands = list(expected)
         one = jax.tree.map(lambda x, g=game: np.repeat(x[g : g + 1], draws, axis=0), state)
         unknown = hand_of(SMALL, one, np.zeros(draws, np.int32))
-        given = np.zeros((SMALL.hand_size, draws), np.int32)
-        given[:, : len(hands)] = np.array(hands).T
-        given[:, len(hands) :] = given[:, :1]
+        hand_rows = np.zeros((SMALL.hand_size, draws), np.int32)
+        hand_rows[:, : len(hands)] = np.array(hands).T
+        hand_rows[:, len(hands) :] = hand_rows[:, :1]
         many = np.broadcast_to(tilt[..., None], (*tilt.shape, draws)).astype(np.float32)
-        ways = ways_on(SMALL, unknown, given)
+        ways = ways_on(SMALL, unknown, hand_rows)
         for weights, chances in (
             (many, expected),
             (None, tilted(every_hand(SMALL, state, game, 0), 0 * tilt)),
             (0 * many + np.float32(7.0), tilted(every_hand(SMALL, state, game, 0), 0 * tilt)),
         ):
-            logs = np.asarray(log_chance(ways, given, weights)).sum(axis=0)
+            logs = np.asarray(log_prob(ways, hand_rows, weights)).sum(axis=0)
             np.testing.assert_allclose(
                 np.exp(logs)[: len(hands)], list(chances.values()), rtol=2e-5, atol=1e-12
             )
@@ -135,16 +135,16 @@ def test_a_tilt_weighs_the_next_card() -> None:
         assert (rest.sum(axis=0) == rest.sum(axis=0)[0]).all() and (rest >= 0).all()
         seen = Counter(map(tuple, drawn.T.tolist()))
         assert set(seen) <= set(expected)
-        share = np.array([expected[hand] for hand in hands]) * draws
+        fraction = np.array([expected[hand] for hand in hands]) * draws
         counts = np.array([seen[hand] for hand in hands])
-        common = share >= 5
+        common = fraction >= 5
         if common.sum() > 1:
-            pooled = [np.append(x[common], x[~common].sum()) for x in (counts, share)]
+            pooled = [np.append(x[common], x[~common].sum()) for x in (counts, fraction)]
             pooled[1][-1] += 1e-9
             assert stats.chisquare(*pooled, sum_check=False).pvalue > 1e-4, (game, seen, expected)
 
 
-def test_an_empty_slot_has_no_chance_to_count() -> None:
+def test_empty_slot_has_no_probability() -> None:
     state = positions(SMALL, 3, [2, 9, 11, 12, 13, 14, 15])
     seats = np.zeros(len(state.turn), np.int32)
     unknown, held = hand_of(SMALL, state, seats), held_by(state, 0).T
@@ -152,13 +152,13 @@ def test_an_empty_slot_has_no_chance_to_count() -> None:
     words = words_of(6, len(seats))
     tilt = np.ones((SMALL.hand_size, SMALL.num_cards, len(seats)), np.float32)
     cards, _ = draw_hand(SMALL, unknown, words, tilt)
-    logs = log_chance(ways_on(SMALL, unknown, cards), cards, tilt)
+    logs = log_prob(ways_on(SMALL, unknown, cards), cards, tilt)
     assert (np.asarray(cards)[~held] == 0).all() and (np.asarray(logs)[~held] == 0).all()
     assert np.isfinite(logs).all()
 
 
-def test_what_later_slots_need_is_left_to_them() -> None:
-    """Slots of which each needs what the one before it may take, against every choice of copies."""
+def test_later_slots_stay_fillable() -> None:
+    """Slots that need a card which the slot before may take, against all choices of copies."""
     allowed, copies = [{0, 1, 3}, {0, 1}, {0}], [2, 1, 0, 1, 0, 0]
     every = [card for card, number in enumerate(copies) for _ in range(number)]
     expected = Counter(
@@ -175,12 +175,12 @@ def test_what_later_slots_need_is_left_to_them() -> None:
     hands, _ = draw_hand(SMALL, many, words)
     seen = Counter(map(tuple, np.asarray(hands).T.tolist()))
     assert set(seen) == set(expected)
-    share = np.array([expected[hand] for hand in expected]) / expected.total()
+    fraction = np.array([expected[hand] for hand in expected]) / expected.total()
     counts = [seen[hand] for hand in expected]
-    assert stats.chisquare(counts, share * draws).pvalue > 1e-4, (seen, expected)
+    assert stats.chisquare(counts, fraction * draws).pvalue > 1e-4, (seen, expected)
 
 
-def test_the_deck_is_drawn_without_putting_back() -> None:
+def test_deck_is_sampled_without_replacement() -> None:
     rest = np.array([[2], [0], [1], [1]], np.int32).repeat(2400, axis=1)
     words = words_of(2, 2400, 5)
     drawn = np.asarray(jax.jit(belief.sample_deck)(rest, words)).T
@@ -191,14 +191,13 @@ def test_the_deck_is_drawn_without_putting_back() -> None:
 
 
 @pytest.mark.parametrize("rules", [SMALL, pytest.param(STANDARD, marks=pytest.mark.slow)])
-def test_games_dealt_anew_are_games(rules: Rules) -> None:
-    """All cards are there as often as the game has them, everything but one hand and the deck is as
-    it was, and neither was read."""
+def test_redealt_games_are_valid(rules: Rules) -> None:
+    """All copies exist, only one hand and the deck change, and neither was read."""
     state = positions(rules, 6, [2, 9, 15, 21])
     games = len(state.turn)
     seat = np.asarray(state.player)
-    most = rules.deck_size - rules.num_players * rules.hand_size
-    words = words_of(3, games, rules.hand_size + most)
+    deck_left = rules.deck_size - rules.num_players * rules.hand_size
+    words = words_of(3, games, rules.hand_size + deck_left)
     after = jax.device_get(redealt(rules, state, seat, words))
     for name in ("possible_colors", "possible_ranks", "fireworks", "discards", "counters", "last"):
         np.testing.assert_array_equal(getattr(after, name), getattr(state, name))
@@ -227,7 +226,7 @@ def test_games_dealt_anew_are_games(rules: Rules) -> None:
     assert (np.asarray(after.hands) != was).any()
 
 
-def test_games_too_large_to_count_are_refused() -> None:
+def test_uncountable_games_are_rejected() -> None:
     large = Rules(num_players=2, num_colors=2, num_ranks=4, hand_size=6, num_cards_of_rank=(9,) * 4)
     state = positions(large, 1, [0])
     with pytest.raises(ValueError, match="counted in 31 bits, got 6 of 72 cards"):

@@ -1,4 +1,4 @@
-"""Facts about cards as sets, against counts of lists in plain Python."""
+"""Facts about cards as sets, against counts in plain Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GAMES = [
 
 
 class Position:
-    """Some piles and some cards discarded, by chance; every fact by counting."""
+    """Random piles and discards, with facts by counting."""
 
     def __init__(self, rules: Rules, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -41,7 +41,7 @@ class Position:
 
     def useless(self, card: int) -> bool:
         color, rank = divmod(card, self.rules.num_ranks)
-        chain = range(self.piles[color], rank + 1)  # all of these would have to be played
+        chain = range(self.piles[color], rank + 1)  # all of them would have to be played
         return card in self.played or any(
             self.left(color * self.rules.num_ranks + r) == 0 for r in chain
         )
@@ -58,7 +58,7 @@ def as_set(members: object) -> int:
 
 
 @pytest.mark.parametrize("rules", GAMES, ids=str)
-def test_facts_are_those_of_counting(rules: Rules) -> None:
+def test_card_sets_match_counting(rules: Rules) -> None:
     for seed in range(60):
         at = Position(rules, seed)
         every = range(rules.num_cards)
@@ -77,7 +77,7 @@ def test_facts_are_those_of_counting(rules: Rules) -> None:
 
 
 @pytest.mark.parametrize("rules", GAMES, ids=str)
-def test_arrays_hold_what_ints_hold(rules: Rules) -> None:
+def test_arrays_match_python_ints(rules: Rules) -> None:
     positions = [Position(rules, seed) for seed in range(20)]
     played = np.array([as_set(at.played) for at in positions], np.uint32)
     planes = np.array([at.planes() for at in positions], np.uint32).T
@@ -92,7 +92,7 @@ def test_arrays_hold_what_ints_hold(rules: Rules) -> None:
             assert int(single[row]) == cards.last_copies(rules, at.planes())
 
 
-def test_above_keeps_to_its_colour() -> None:
+def test_above_stays_within_colour() -> None:
     rules = Rules(2)
     red_4, yellow_5 = 1 << 3, 1 << 9
     assert cards.successors(rules, red_4 | yellow_5) == 1 << 4
@@ -104,7 +104,7 @@ def test_above_keeps_to_its_colour() -> None:
     ]
 
 
-def test_a_table_has_its_sets() -> None:
+def test_python_game_card_sets() -> None:
     rules = Rules(2)
     deck = full_deck(rules)  # red: 1 1 1 2 2 | 3 3 4 4 5, then yellow
     table = PythonGame(rules, deck)

@@ -1,4 +1,4 @@
-"""`check_env` passes on our environment and names what is wrong with broken ones."""
+"""`check_env` accepts `HanabiEnv` and names the faults of broken environments."""
 
 import jax.numpy as jnp
 import pytest
@@ -61,7 +61,7 @@ class StartsAgainWithCardsPlayed(HanabiEnv):
 @pytest.mark.parametrize(
     ("players", "game"), [(2, SMALL), pytest.param(3, {}, marks=pytest.mark.slow)]
 )
-def test_our_environment_conforms(players, game):
+def test_check_env_accepts_hanabi_env(players, game):
     check_env(HanabiEnv(players, **game), num_envs=32, steps=80, seed=players)
 
 
@@ -94,6 +94,6 @@ def test_our_environment_conforms(players, game):
         ),
     ],
 )
-def test_a_broken_environment_is_found_out(broken, message):
+def test_check_env_rejects_broken_environment(broken, message):
     with pytest.raises(AssertionError, match=message):
         check_env(broken(2, **SMALL), num_envs=32, steps=80)

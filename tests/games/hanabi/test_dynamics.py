@@ -1,5 +1,4 @@
-"""Small facts of the rules, each by a few moves on a deck laid by hand. `test_equals_jaxmarl` plays
-whole games."""
+"""Single rules, each by a few moves on a fixed deck; `test_equals_jaxmarl` plays whole games."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ def move():
 
 @pytest.fixture(scope="module")
 def after(move):
-    """`after(3, 0, deck=DECK)`: (state, rewards, dones) after those moves."""
+    """`after(3, 0, deck=DECK)`: (state, rewards, dones) after these moves."""
 
     def run(*actions: int, deck=DECK):
         state, rewards, dones = deal(RULES, jnp.array([deck], jnp.uint8)), [], []
@@ -81,7 +80,7 @@ def cards(word) -> set[int]:
     return {card for card in range(RULES.num_cards) if int(np.asarray(word).squeeze()) >> card & 1}
 
 
-def test_the_standard_games_have_the_published_sizes():
+def test_standard_games_have_published_sizes():
     games = [Rules(num_players=players) for players in (2, 3, 4, 5)]
     assert [game.hand_size for game in games] == [5, 5, 4, 4]
     assert [game.num_moves for game in games] == [21, 31, 39, 49]
@@ -108,24 +107,24 @@ def test_the_standard_games_have_the_published_sizes():
         (dict(num_colors=1, num_ranks=1, hand_size=2), "the deck must have 4 to"),
     ],
 )
-def test_numbers_that_make_no_game_are_refused(numbers, message):
+def test_invalid_rules_are_rejected(numbers, message):
     with pytest.raises(ValueError, match=message):
         Rules(**numbers)
 
 
-def test_integers_of_any_kind_are_kept_as_plain_ones():
+def test_rules_convert_integers():
     rules = Rules(
         np.int64(3), num_colors=np.uint8(4), num_cards_of_rank=np.array([3, 2, 2, 2, 1], np.int8)
     )
     assert rules == Rules(3, num_colors=4)
-    kept = json.loads(json.dumps(dataclasses.asdict(rules)))
-    assert Rules(**kept) == rules
+    fields = json.loads(json.dumps(dataclasses.asdict(rules)))
+    assert Rules(**fields) == rules
 
 
 @pytest.fixture(scope="module")
 def allowed() -> list[Rules]:
-    """A game of every size of table, hand and suits that `Rules` allows, with as many cards and
-    tokens as it can have."""
+    """A game of every number of players, hand and suits that `Rules` allows, with maximal cards and
+    tokens."""
     found = []
     for sizes in itertools.product(range(2, 6), range(1, 16), range(1, 16), range(1, 9)):
         players, colors, ranks, hand = sizes
@@ -139,7 +138,7 @@ def allowed() -> list[Rules]:
     ("one", "other", "words"),
     [
         ({}, {"num_players": 3}, ("2 players", "3 players")),
-        ({}, {"num_players": 4}, ("2 players", "4 players")),  # whose hands are of 4
+        ({}, {"num_players": 4}, ("2 players", "4 players")),  # hands of 4
         ({}, {"num_players": 4, "hand_size": 5}, ("2 players", "4 players")),
         (
             {"hand_size": 4},
@@ -162,14 +161,14 @@ def allowed() -> list[Rules]:
         ),
     ],
 )
-def test_two_games_are_told_apart_by_what_differs(one, other, words):
+def test_difference_from_names_differing_fields(one, other, words):
     one, other = Rules(**one), Rules(**other)
     assert (one.difference_from(other), other.difference_from(one)) == words
 
 
-def test_every_field_of_a_state_holds_what_the_rules_allow(allowed):
-    """An illegal move takes a turn, and each costs a life."""
-    most = {
+def test_state_dtypes_hold_all_rules(allowed):
+    """An illegal move takes a turn and costs a life."""
+    limits = {
         "deck_left": max(rules.deck_size for rules in allowed),
         "info_tokens": max(rules.max_info_tokens for rules in allowed),
         "life_tokens": max(rules.max_life_tokens for rules in allowed),
@@ -182,37 +181,37 @@ def test_every_field_of_a_state_holds_what_the_rules_allow(allowed):
         "last_scored": 1,
         "last_gained_token": 1,
     }
-    assert len(allowed) > 900 and most["deck_left"] == 255 and most["last_touched"] == 255
+    assert len(allowed) > 900 and limits["deck_left"] == 255 and limits["last_touched"] == 255
 
     @jax.jit
     def read(words):
         state = deal(RULES, np.array([DECK], np.uint8))
         state = state.replace(counters=pack_counters(*words[:5]), last=pack_last(*words[5:]))
-        return {name: getattr(state, name)[0] for name in most}
+        return {name: getattr(state, name)[0] for name in limits}
 
-    found = read([np.array([number]) for number in most.values()])
-    assert {name: int(word) for name, word in found.items()} == most
-    for rules in allowed:  # a hand word has a group more than there are colours or ranks
+    found = read([np.array([number]) for number in limits.values()])
+    assert {name: int(word) for name, word in found.items()} == limits
+    for rules in allowed:  # a hand word has a group for each of the more numerous colours or ranks
         assert rules.hand_size * (max(rules.num_colors, rules.num_ranks) + 1) <= 32
         assert rules.num_cards <= 32 and (rules.num_cards - 1).bit_length() <= CARD_BITS
 
 
-def test_a_move_is_materialised_whole_in_every_game(allowed):
-    most = dict.fromkeys(_Move._fields, 1)
-    most["slot"] = max(rules.hand_size for rules in allowed) - 1
-    most["card"] = max(rules.num_cards for rules in allowed) - 1
-    most["target"] = max(rules.num_players for rules in allowed) - 1
-    most["value"] = max(max(rules.num_colors, rules.num_ranks) for rules in allowed) - 1
-    move = _materialize_move(_Move(**{name: jnp.array([n]) for name, n in most.items()}))
-    assert {name: int(value[0]) for name, value in move._asdict().items()} == most
+def test_materialized_move_holds_all_rules(allowed):
+    limits = dict.fromkeys(_Move._fields, 1)
+    limits["slot"] = max(rules.hand_size for rules in allowed) - 1
+    limits["card"] = max(rules.num_cards for rules in allowed) - 1
+    limits["target"] = max(rules.num_players for rules in allowed) - 1
+    limits["value"] = max(max(rules.num_colors, rules.num_ranks) for rules in allowed) - 1
+    move = _materialize_move(_Move(**{name: jnp.array([n]) for name, n in limits.items()}))
+    assert {name: int(value[0]) for name, value in move._asdict().items()} == limits
 
 
-def test_decks_of_another_shape_are_refused():
+def test_wrong_deck_shape_is_rejected():
     with pytest.raises(ValueError, match=r"decks must have shape \[N, 12\], got \[3, 50\]"):
         deal(RULES, jnp.zeros((3, 50), jnp.uint8))
 
 
-def test_hands_are_dealt_from_the_top_and_seat_0_begins(after):
+def test_deal_starts_at_deck_top_and_seat_0(after):
     state, _, _ = after()
     assert (hand(state, 0), hand(state, 1)) == ([R1, Y1], [R2, R3])
     assert (int(state.player[0]), int(state.deck_left[0]), int(state.last_action[0])) == (
@@ -222,21 +221,21 @@ def test_hands_are_dealt_from_the_top_and_seat_0_begins(after):
     )
 
 
-def test_a_good_play_scores_and_the_next_card_comes_last(after):
+def test_successful_play_scores_and_draws(after):
     state, rewards, dones = after(PLAY[0])
     assert rewards == [1.0] and dones == [False]
     assert cards(state.fireworks) == {R1} and hand(state, 0) == [Y1, R1]
     assert int(points(RULES, state)[0]) == int(score(RULES, state)[0]) == 1
 
 
-def test_the_last_life_takes_the_points_back(after):
+def test_last_life_removes_points(after):
     state, rewards, dones = after(PLAY[0], PLAY[1], PLAY[1])  # R1, R3 too early, R1 again
     assert rewards == [1.0, 0.0, -1.0] and dones == [False, False, True]
     assert int(score(RULES, state)[0]) == 0 and int(points(RULES, state)[0]) == 1
     assert cards(state.discards[:, 0]) == {R1, R3}
 
 
-def test_completing_a_color_gives_a_token_unless_all_are_there(after):
+def test_completed_color_gives_token(after):
     to_red_3 = [PLAY[0], PLAY[0], RANK[2], PLAY[0]]
     tokens = [int(after(*to_red_3[:n])[0].info_tokens[0]) for n in range(5)]
     assert tokens == [2, 2, 2, 1, 2]
@@ -250,8 +249,8 @@ def test_completing_a_color_gives_a_token_unless_all_are_there(after):
     )
 
 
-def test_a_hint_costs_a_token_and_tells_about_every_card(after):
-    state, _, _ = after(RANK[1])  # of seat 1's R2 R3, touches the first
+def test_hint_costs_token_and_marks_all_cards(after):
+    state, _, _ = after(RANK[1])  # of seat 1's R2 R3, marks the first
     assert int(state.info_tokens[0]) == 1 and int(state.last_touched[0]) == 0b01
     known = np.asarray(state.knowledge)[0, 1]
     assert (cards(known[0]), cards(known[1])) == ({R2, Y2}, {R1, R3, Y1, Y3})
@@ -265,15 +264,15 @@ def test_a_hint_costs_a_token_and_tells_about_every_card(after):
     )
 
 
-def test_legal_moves_at_full_and_at_no_tokens(after):
+def test_legal_moves_depend_on_tokens(after):
     assert legal(after()[0]) == {PLAY[0], PLAY[1], COLOR[0], RANK[1], RANK[2]}
     assert legal(after(COLOR[0], RANK[0])[0]) == {DISCARD[0], DISCARD[1], PLAY[0], PLAY[1]}
 
 
-def test_everyone_moves_once_after_the_last_card_is_drawn(after, move):
+def test_each_player_moves_once_after_last_draw(after, move):
     state, left, dones = after()[0], [], []
     for turn in range(18):
-        # seat 1 discards, seat 0 pays with hints
+        # seat 1 discards, seat 0 hints
         action = DISCARD[0] if turn % 2 else max(legal(state))
         state, _, done = move(state, jnp.array([action], jnp.int32))
         left.append(int(state.deck_left[0]))
@@ -284,7 +283,7 @@ def test_everyone_moves_once_after_the_last_card_is_drawn(after, move):
 
 
 @pytest.mark.parametrize("action", [99, -1, 2**31 - 1, -(2**31), RULES.noop, DISCARD[0], COLOR[1]])
-def test_illegal_moves_end_the_game_and_change_nothing_else(after, action):
+def test_illegal_move_ends_game_only(after, action):
     start, _, _ = after()
     state, rewards, dones = after(action)
     assert (int(state.life_tokens[0]), int(state.player[0]), int(state.info_tokens[0])) == (1, 1, 2)

@@ -1,9 +1,8 @@
-"""Our game and jaxmarl 0.2's, played side by side on the same decks with the same moves, auto-reset
-included.
+"""`HanabiEnv` and jaxmarl 0.2 on the same decks with the same moves, auto-reset included.
 
-Every step compares the observation of every seat, the legal moves, the reward, the end and the seat
-to move; where a game ends, both its last state and the first of the next game. The comparison runs
-inside one compiled scan for each game, and hands back its verdicts.
+Each step compares observations of all seats, legal moves, reward, end and current player; at the
+end of a game, both its last state and the first of the next game. The comparison runs inside one
+compiled scan per game and returns its verdicts.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from hanabi_rl.games.hanabi import step as rules_step
 from hanabi_rl.games.hanabi.observation import observe
 
 STEPS = 230
-DECKS = 3  # of each environment, dealt round and round
+DECKS = 3  # per environment, dealt cyclically
 EXPLORE = np.repeat([1.0, 0.05, 0.0], [16, 8, 40])
-"""Each environment's share of random moves: random play, good play with mistakes, and good play."""
+"""Fraction of random moves per environment: random play, good play with mistakes, good play."""
 RANDOM, GOOD = EXPLORE == 1.0, EXPLORE == 0.0
 
 
 class Verdict(NamedTuple):
-    """What one step found, ``[N]`` each; after the scan ``[T, N]``."""
+    """Result of one step, ``[N]`` each; after the scan ``[T, N]``."""
 
-    # largest difference of any number any seat sees, before and after auto-reset
+    # largest difference in any seat's observation, before and after auto-reset
     obs_error: jax.Array
     legal_differs: jax.Array
     reward_differs: jax.Array
@@ -42,12 +41,12 @@ class Verdict(NamedTuple):
     done: jax.Array
     score: jax.Array
     points: jax.Array
-    last_round: jax.Array  # moves since the deck ran out, as `State.last_round` counts them
+    last_round: jax.Array  # moves since the deck ran out, as in `State.last_round`
 
 
 class JaxmarlGame:
-    """jaxmarl's HanabiEnv for `rules`, over ``N`` games at once and with arrays where it has dicts
-    of agents."""
+    """jaxmarl's HanabiEnv for `rules`, for ``N`` parallel games, with arrays instead of agent
+    dicts."""
 
     def __init__(self, rules: Rules) -> None:
         # takes 7 seconds: only where needed
@@ -90,7 +89,7 @@ class JaxmarlGame:
 
 
 def play_both(rules: Rules, play_mixed: Callable[..., jax.Array], seed: int) -> Verdict:
-    """Play `STEPS` moves in every environment on both sides, and assert that nothing differed."""
+    """Play `STEPS` moves in every environment on both sides; assert equality."""
     key = jax.random.key(seed)
     games = len(EXPLORE)
     decks = shuffled_decks(rules, key, games * DECKS).reshape(games, DECKS, rules.deck_size)
@@ -112,7 +111,7 @@ def play_both(rules: Rules, play_mixed: Callable[..., jax.Array], seed: int) -> 
 def both_games(
     rules: Rules, play_mixed: Callable[..., jax.Array]
 ) -> Callable[..., tuple[Verdict, jax.Array]]:
-    """A compiled function ``(decks uint8[N, K, D], explore [N], key) -> (verdicts, error of first
+    """Compiled ``(decks uint8[N, K, D], explore [N], key) -> (verdicts, error of first
     observations)``."""
     env = HanabiEnv(**dataclasses.asdict(rules))
     theirs = JaxmarlGame(rules)
@@ -146,7 +145,7 @@ def both_games(
                 return jnp.where(done.reshape(-1, *(1,) * (fresh.ndim - 1)), fresh, going)
 
             obs, legal, after = jax.tree.map(restart, starts, (end_obs, end_legal, after))
-            # Before and after auto-reset in one batch: half as much to compile.
+            # before and after auto-reset in one batch: half the compilation
             states = jax.tree.map(lambda *both: jnp.concatenate(both), last, next_state.game)
             error = worst(observe(rules, states), jnp.concatenate([end_obs, obs]))
             legal_differs = differ(
@@ -176,7 +175,7 @@ def both_games(
 @pytest.mark.parametrize(
     "players", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 4, 5))]
 )
-def test_the_standard_game(players):
+def test_standard_game_equals_jaxmarl(players):
     rules = Rules(num_players=players)
     seen = play_both(rules, play_mixed, seed=players)
     good_done, good_scores = seen.done[:, GOOD], seen.score[:, GOOD]
@@ -187,8 +186,9 @@ def test_the_standard_game(players):
     assert seen.done.sum(axis=0).max() > DECKS, "no environment dealt its first deck again"
 
 
-@pytest.mark.slow  # random play of the standard game loses its lives, too, and good play ends it
-def test_a_small_game_of_bombs_and_last_rounds():
+# random play of the standard game also loses all lives, and good play completes it
+@pytest.mark.slow
+def test_small_game_equals_jaxmarl():
     players = 3
     rules = Rules(
         num_players=players,

@@ -1,5 +1,4 @@
-"""`make_jaxmarl` beside jaxmarl's own Hanabi: the same games, move by move, and the same behaviour
-under `jax.vmap`."""
+"""`make_jaxmarl` against jaxmarl's Hanabi: same games, move by move, and under `jax.vmap`."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.single_game import call_batched, to_python_game
 
-if TYPE_CHECKING:  # jaxmarl takes seconds to import: where it is first used
+if TYPE_CHECKING:  # jaxmarl takes seconds to import: only where used
     from jaxmarl.environments.multi_agent_env import MultiAgentEnv
 
     from hanabi_rl.games.hanabi.jaxmarl import GameState, JaxMARLHanabi
@@ -63,8 +62,7 @@ def random_pairs(rules: Rules, num_decks: int, seed: int) -> np.ndarray:
 def choose(
     env: JaxMARLHanabi, key: jax.Array, state: GameState, careful: jax.Array
 ) -> dict[str, jax.Array]:
-    """A random legal action for each agent of one game; a `careful` mover plays cards that fit, and
-    no others."""
+    """A random legal action per agent of one game; `careful` players play only playable cards."""
     legal = env.get_avail_actions(state)
     plays = (jnp.arange(env.num_moves) >= env.hand_size) & (
         jnp.arange(env.num_moves) < 2 * env.hand_size
@@ -85,7 +83,7 @@ def choose(
 
 
 class Seen(NamedTuple):
-    """What a user of either environment sees of a step."""
+    """Outputs of a step that users of either environment see."""
 
     obs: dict[str, jax.Array]
     legal: dict[str, jax.Array]
@@ -112,10 +110,10 @@ def assert_same(ours: Any, theirs: Any) -> None:
     jax.tree_util.tree_map_with_path(compare, ours, theirs)
 
 
-@pytest.mark.slow  # the core's games with other numbers of players: test_equals_jaxmarl.py
-def test_whole_games_equal_jaxmarl_through_auto_reset() -> None:
-    """Of three players. Every second game is random, the others careful: those reach the last round
-    and high scores."""
+@pytest.mark.slow  # games of the core with other numbers of players: test_equals_jaxmarl.py
+def test_games_equal_jaxmarl_through_auto_reset() -> None:
+    """Three players. Every second game is random, the others careful: they reach the last round and
+    high scores."""
     players, games, turns = 3, 16, 200
     ours, theirs = hanabi_rl.make_jaxmarl(players), jaxmarls_own(players)
     careful = jnp.arange(games) % 2 == 0
@@ -145,13 +143,13 @@ def test_whole_games_equal_jaxmarl_through_auto_reset() -> None:
     assert_same(*first_obs)
     assert_same(a, b)
     dones = np.asarray(a.dones["__all__"])
-    assert dones[:, 1::2].sum() >= games  # the random half: two games an environment at least
+    assert dones[:, 1::2].sum() >= games  # the random half: at least two games per environment
     assert dones[:, ::2].sum() >= games // 2
     assert a.score.max() >= 15 and a.rewards["__all__"].min() < 0
 
 
 @pytest.mark.parametrize("make_key", [jax.random.PRNGKey, jax.random.key], ids=["raw", "typed"])
-def test_a_key_deals_what_it_deals_in_jaxmarl(make_key: Callable[[int], jax.Array]) -> None:
+def test_key_deals_as_in_jaxmarl(make_key: Callable[[int], jax.Array]) -> None:
     from jaxmarl.environments.multi_agent_env import State as JaxMARLState
 
     key = make_key(3)
@@ -163,7 +161,7 @@ def test_a_key_deals_what_it_deals_in_jaxmarl(make_key: Callable[[int], jax.Arra
 def play_small(
     env: JaxMARLHanabi, shape: tuple[int, ...], turns: int = 12
 ) -> tuple[GameState, Any, jax.Array]:
-    """States in mid-game, legal actions and keys of many small games."""
+    """Mid-game states, legal actions and keys of many small games."""
     games = int(np.prod(shape))
     state = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), games))[1]
 
@@ -181,10 +179,10 @@ def play_small(
 @pytest.fixture(scope="module")
 def midgame() -> tuple[GameState, Any, jax.Array]:
     state, actions, keys = jax.jit(lambda: play_small(small(), (24,)))()
-    return *jax.device_get((state, actions)), keys  # what is taken of them costs no program
+    return *jax.device_get((state, actions)), keys  # indexing NumPy arrays compiles no program
 
 
-def test_vmap_equals_one_game_at_a_time(midgame: tuple[GameState, Any, jax.Array]) -> None:
+def test_vmap_equals_single_games(midgame: tuple[GameState, Any, jax.Array]) -> None:
     state, actions, keys = midgame
     together = jax.device_get(jax.vmap(small().step)(keys, state, actions))
     dones = np.asarray(together[3]["__all__"])
@@ -212,8 +210,8 @@ def test_nested_vmap_equals_vmap(midgame: tuple[GameState, Any, jax.Array]) -> N
     jax.tree.map(np.testing.assert_array_equal, nested, jax.tree.map(fold, flat))
 
 
-def test_however_it_is_vmapped_the_games_are_one_batch() -> None:
-    """The function below depends on its whole batch, so it tells a batch of six from two of
+def test_any_vmap_gives_one_batch() -> None:
+    """The function depends on its whole batch, so it distinguishes a batch of six from two of
     three."""
 
     def folded(batches: list[Any]) -> Any:
@@ -223,8 +221,7 @@ def test_however_it_is_vmapped_the_games_are_one_batch() -> None:
 
         return jax.vmap(lambda key, a: call_batched(above_mean, key, {"a": a}), in_axes=(None, 0))
 
-    # A function of its own for each call: jax 0.11 does not trace one again for a batch that it has
-    # seen.
+    # a new function per call: jax 0.11 does not trace a function again for a known batch
     eager: list[Any] = []
     jitted: list[Any] = []
     key, numbers = jax.random.key(0), jnp.arange(12.0).reshape(2, 3, 2)
@@ -238,9 +235,9 @@ def test_however_it_is_vmapped_the_games_are_one_batch() -> None:
 
 
 @pytest.mark.parametrize("ended", [0, 1, 32, 33, 80])
-def test_as_many_decks_are_dealt_as_games_end(ended: int) -> None:
-    """More than are shuffled at a time, too. The deck of a game is what `reset` deals from half of
-    its key."""
+def test_deals_one_deck_per_ended_game(ended: int) -> None:
+    """Also more than are shuffled at a time. A game's deck is what `reset` deals from half of its
+    key."""
     from hanabi_rl.games.hanabi.jaxmarl import _deck_from, _next_decks
 
     rules, games = small().rules, 80
@@ -252,7 +249,7 @@ def test_as_many_decks_are_dealt_as_games_end(ended: int) -> None:
     np.testing.assert_array_equal(decks, np.where(needed[:, None], fresh, old))
 
 
-def test_step_env_keeps_the_final_state_and_reset_state_is_the_next_one(midgame: Any) -> None:
+def test_step_env_keeps_final_state(midgame: Any) -> None:
     state, actions, keys = midgame
     final_obs, final, rewards, dones, _ = jax.vmap(small().step_env)(keys, state, actions)
     np.testing.assert_array_equal(final.done, dones["__all__"])
@@ -260,7 +257,7 @@ def test_step_env_keeps_the_final_state_and_reset_state_is_the_next_one(midgame:
     np.testing.assert_array_equal(final.step, state.step + 1)
     assert_same(jax.vmap(small().get_obs)(final), final_obs)
 
-    # The next game of each is another one's present.
+    # another game's state as the next one
     other = jax.tree.map(lambda leaf: np.roll(leaf, 1, axis=0), state)
     obs, after, step_rewards, step_dones, _ = jax.vmap(small().step)(keys, state, actions, other)
     assert_same((step_rewards, step_dones), (rewards, dones))
@@ -288,8 +285,8 @@ def test_step_is_traced_once() -> None:
     assert len(traces) == 1 and state.step.dtype == jnp.int32
 
 
-def test_gradients_of_a_policy_pass_by_the_environment() -> None:
-    """A loss over a rollout differentiates, and the environment adds nothing to its gradient."""
+def test_policy_gradients_bypass_environment() -> None:
+    """The loss of a rollout is differentiable; the environment adds nothing to its gradient."""
     state = jax.vmap(small().reset)(jax.random.split(jax.random.key(0), 3))[1]
 
     def loss(scale: jax.Array) -> jax.Array:
@@ -338,13 +335,13 @@ def sorted_pairs() -> np.ndarray:
         ),
     ],
 )
-def test_an_illegal_action_is_explained(first: GameState, action: int, words: str) -> None:
+def test_illegal_action_error_explains_reason(first: GameState, action: int, words: str) -> None:
     for step in (small().step, small().step_env):
         with pytest.raises(ValueError, match=re.escape(words)):
             step(jax.random.key(0), first, {"agent_0": action, "agent_1": 9})
 
 
-def test_an_illegal_action_costs_a_life_where_it_is_not_checked(first: GameState) -> None:
+def test_unchecked_illegal_action_costs_life(first: GameState) -> None:
     actions = {"agent_0": jnp.int32(0), "agent_1": jnp.int32(9)}
     inside_jit = jax.jit(small().step_env)(jax.random.key(0), first, actions)
     unchecked = hanabi_rl.make_jaxmarl(2, validate=False, **SMALL).step_env(
@@ -354,7 +351,7 @@ def test_an_illegal_action_costs_a_life_where_it_is_not_checked(first: GameState
         assert after.game.life_tokens == 1 and after.game.player == 1 and after.step == 1
 
 
-def test_only_the_movers_action_counts(first: GameState) -> None:
+def test_only_current_players_action_counts(first: GameState) -> None:
     state = small().step(jax.random.key(0), first, {"agent_0": 2, "agent_1": 9})[
         1
     ]  # Alice plays R1
@@ -369,9 +366,9 @@ def test_only_the_movers_action_counts(first: GameState) -> None:
         small().step(jax.random.key(0), state, {"agent_0": 9})
 
 
-def test_the_table_of_a_state_says_what_the_whole_game_says() -> None:
-    """`to_python_game` sees one state; a `PythonGame` that played the game gives the same reason
-    for every action."""
+def test_to_python_game_gives_same_reasons() -> None:
+    """For all actions, the reason from one state equals that of a `PythonGame` that played the
+    game."""
     env = hanabi_rl.make_jaxmarl(2, validate=False, **SMALL)
     pairs = random_pairs(env.rules, 6, seed=5)
     for deck in pairs:
@@ -392,7 +389,7 @@ def test_the_table_of_a_state_says_what_the_whole_game_says() -> None:
             state = env.step_env(jax.random.key(0), state, dict.fromkeys(env.agents, action))[1]
 
 
-def test_decks_are_checked(first: GameState) -> None:
+def test_invalid_decks_are_rejected(first: GameState) -> None:
     env, pairs = small(), sorted_pairs()
     one_hot = np.eye(6)[pairs[:, 0] * 3 + pairs[:, 1]].reshape(12, 2, 3)
     jax.tree.map(np.testing.assert_array_equal, env.reset_from_deck(one_hot)[1], first)
@@ -405,8 +402,8 @@ def test_decks_are_checked(first: GameState) -> None:
 
 
 @pytest.mark.slow  # compiles both
-def test_jaxmarls_wrappers_see_the_same_numbers() -> None:
-    """`LogWrapper` and `CTRolloutManager` around ours and theirs, in step."""
+def test_jaxmarl_wrappers_give_same_numbers() -> None:
+    """`LogWrapper` and `CTRolloutManager` around both environments, in step."""
     from jaxmarl.wrappers.baselines import CTRolloutManager, LogWrapper
 
     turns, games = 30, 5
@@ -436,7 +433,7 @@ def test_jaxmarls_wrappers_see_the_same_numbers() -> None:
 
 
 @pytest.mark.parametrize("players", [2, 3, 4, 5])
-def test_names_and_spaces(players: int) -> None:
+def test_agent_names_and_spaces(players: int) -> None:
     from jaxmarl.environments.multi_agent_env import MultiAgentEnv
 
     ours, theirs = hanabi_rl.make_jaxmarl(players), jaxmarls_own(players)
@@ -466,8 +463,8 @@ def test_names_and_spaces(players: int) -> None:
         )
 
 
-def test_what_is_left_out_of_jaxmarls_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the environment and of its state: the docstring has every name, or a pattern for it."""
+def test_docstring_lists_omitted_members(capsys: pytest.CaptureFixture[str]) -> None:
+    """The docstring names, by name or pattern, all missing members of the environment and state."""
     ours, theirs = small(), small_jaxmarl()
     states = [env.reset(jax.random.key(0))[1] for env in (ours, theirs)]
     named = re.findall(r"`([a-z_0-9*]+)`", hanabi_rl.make_jaxmarl.__doc__ or "")
@@ -485,13 +482,13 @@ def test_what_is_left_out_of_jaxmarls_is_named(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(("players", "colors"), [(2, 5), (4, 6), (5, 4)])
-def test_actions_have_jaxmarls_names(players: int, colors: int) -> None:
+def test_actions_have_jaxmarl_names(players: int, colors: int) -> None:
     ours = hanabi_rl.make_jaxmarl(players, num_colors=colors)
     theirs = jaxmarls_own(players, num_colors=colors)
     assert ours.action_encoding == theirs.action_encoding  # type: ignore[attr-defined]
 
 
-def test_options_that_are_not_supported() -> None:
+def test_unsupported_options_are_rejected() -> None:
     assert hanabi_rl.make_jaxmarl(2, shuffle_player_order=False).num_moves == 21
     with pytest.raises(ValueError, match="shuffle_player_order=True is not supported"):
         hanabi_rl.make_jaxmarl(2, shuffle_player_order=True)

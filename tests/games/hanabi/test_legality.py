@@ -1,4 +1,4 @@
-"""Moves drawn at random, against the mask of legal moves."""
+"""Random moves against the mask of legal moves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hanabi_rl.games.hanabi import Rules, random_legal_action, shuffled_decks
 from hanabi_rl.games.hanabi.bits import kth_bit
 
 
-def test_kth_bit_against_a_list_of_places():
+def test_kth_bit_matches_list():
     words = np.random.default_rng(0).integers(1, 2**31, 500, dtype=np.uint32)
     words[:3] = 1, 1 << 30, (1 << 31) - 1
     find = jax.jit(kth_bit)
@@ -26,7 +26,7 @@ def test_kth_bit_against_a_list_of_places():
 
 
 @pytest.mark.parametrize("players", [2, 5])  # one word of legal moves, and two
-def test_a_random_legal_action_is_legal_and_uniform(players):
+def test_random_legal_action_is_legal_and_uniform(players):
     rules, games, draws = Rules(num_players=players), 64, 4096
     draw = jax.jit(jax.vmap(functools.partial(random_legal_action, rules), in_axes=(None, 0)))
     state = deal(rules, shuffled_decks(rules, jax.random.key(0), games))

@@ -1,5 +1,4 @@
-"""Random words against a Threefry of their own in NumPy, itself checked against its authors' test
-vectors."""
+"""Random words against a Threefry in NumPy, itself checked against published test vectors."""
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +35,7 @@ def threefry(key: tuple[int, int], counter: tuple[int, int]) -> tuple[int, int]:
         ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
     ],
 )
-def test_the_reference_is_threefry(
+def test_reference_is_threefry(
     key: tuple[int, int], counter: tuple[int, int], encrypted: tuple[int, int]
 ) -> None:
     """The known-answer vectors of Random123."""
@@ -55,7 +54,7 @@ def test_words_are_threefry_in_counter_mode() -> None:
         assert words[place].tolist() == [left ^ right for left, right in halves]
 
 
-def test_a_stream_is_the_same_in_any_company() -> None:
+def test_stream_is_independent_of_batch() -> None:
     key = jax.random.key(3)
     many = random_words(key, jnp.arange(10), 7)
     np.testing.assert_array_equal(

@@ -1,4 +1,4 @@
-"""Properties of the rules and of observations, on states from games that hypothesis draws."""
+"""Properties of rules and observations, on states of games sampled by hypothesis."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ few = settings(max_examples=6, deadline=None, derandomize=True)
 
 
 class Journey(NamedTuple):
-    """States of some games, ``B`` in all (finished ones included), and what was computed of
+    """States of several games, ``B`` in all (finished ones included), and values computed for
     each."""
 
     deck: Any  # the deck as card ids [B, D]
@@ -58,7 +58,7 @@ class Journey(NamedTuple):
     obs: Any
     swapped: Any
     owner: Any
-    obs_swapped: Any  # observations after a hidden card of the owner was swapped for an undealt one
+    obs_swapped: Any  # observations after swapping a hidden card of the owner with an undealt one
     seat: Any
     obs_of_seat: Any
     legal: Any
@@ -91,8 +91,7 @@ def parts(state: State) -> dict[str, jax.Array]:
 
 @pytest.fixture(scope="module")
 def journey() -> Callable[[int, float], Journey]:
-    """`journey(seed, explore)`: STEPS moves through GAMES games; compiled once, and every journey
-    remembered."""
+    """`journey(seed, explore)`: STEPS moves in GAMES games; compiled once, results cached."""
 
     def visit(key: jax.Array, explore: jax.Array) -> tuple[State, jax.Array]:
         deck_key, play_key = jax.random.split(key)
@@ -124,7 +123,7 @@ def journey() -> Callable[[int, float], Journey]:
         )
         illegal = anything[jax.random.categorical(keys[5], jnp.where(is_illegal, 0.0, -jnp.inf))]
 
-        # One batch for each function: a third as much to compile.
+        # one batch per function: a third of the compilation
         moves = jnp.concatenate([action, illegal, permute_actions(RULES, action, perm)])
         stepped, permuted_step, after_illegal = split_step(
             step(RULES, join(state, state, permuted), moves), size
@@ -168,7 +167,7 @@ def join(*states: State) -> State:
 
 
 def split_step(result: Any, size: int) -> tuple[Any, Any, Any]:
-    """The results of the moves, of the permuted moves and of the illegal ones."""
+    """Results of the moves, the permuted moves and the illegal moves."""
     move, illegal, permuted = (
         jax.tree.map(lambda x, i=i: x[i * size : (i + 1) * size], result) for i in range(3)
     )
@@ -176,7 +175,7 @@ def split_step(result: Any, size: int) -> tuple[Any, Any, Any]:
 
 
 def copies(words: np.ndarray) -> np.ndarray:
-    """How often each card is in sets uint32[B, F]: int[B, K]."""
+    """Number of each card in sets uint32[B, F]: int[B, K]."""
     return ((words[..., None] >> np.arange(RULES.num_cards, dtype=np.uint32)) & 1).sum(
         axis=1, dtype=int
     )
@@ -184,7 +183,7 @@ def copies(words: np.ndarray) -> np.ndarray:
 
 @few
 @drawn_games
-def test_fifty_cards_are_conserved(journey, seed, explore):
+def test_cards_are_conserved(journey, seed, explore):
     seen = journey(seed, explore)
     game = seen.before
     undealt = np.arange(50) >= 50 - game["deck_left"][:, None]
@@ -212,7 +211,7 @@ def test_tokens_and_turns_are_in_range(journey, seed, explore):
 
 @few
 @drawn_games
-def test_knowledge_never_contradicts_the_card(journey, seed, explore):
+def test_knowledge_never_contradicts_card(journey, seed, explore):
     game = journey(seed, explore).before
     hands, knowledge, hints = game["hands"], game["knowledge"], game["hints"]
     assert not (hands & ~knowledge).any()
@@ -224,7 +223,7 @@ def test_knowledge_never_contradicts_the_card(journey, seed, explore):
 
 @few
 @drawn_games
-def test_a_hidden_card_may_be_any_that_fits_its_hints(journey, seed, explore):
+def test_own_hidden_cards_do_not_change_observation(journey, seed, explore):
     seen = journey(seed, explore)
     rows = np.flatnonzero(seen.swapped)
     assert rows.size > GAMES
@@ -237,7 +236,7 @@ def test_a_hidden_card_may_be_any_that_fits_its_hints(journey, seed, explore):
 
 @few
 @drawn_games
-def test_one_seat_sees_what_it_sees_among_all(journey, seed, explore):
+def test_observe_seat_equals_observe(journey, seed, explore):
     seen = journey(seed, explore)
     own = (np.arange(len(seen.seat)), seen.seat)
     assert seen.obs_of_seat.tobytes() == seen.obs[own].tobytes()
@@ -246,7 +245,7 @@ def test_one_seat_sees_what_it_sees_among_all(journey, seed, explore):
 
 @few
 @drawn_games
-def test_renaming_colors_commutes_with_seeing_and_playing(journey, seed, explore):
+def test_color_permutation_commutes_with_observe_and_step(journey, seed, explore):
     seen = journey(seed, explore)
     assert seen.obs_permuted.tobytes() == seen.obs_expected.tobytes()
     assert np.array_equal(seen.legal_permuted, seen.legal_expected)
@@ -255,7 +254,7 @@ def test_renaming_colors_commutes_with_seeing_and_playing(journey, seed, explore
 
 @few
 @drawn_games
-def test_an_illegal_move_costs_a_life_and_nothing_else(journey, seed, explore):
+def test_illegal_move_costs_life_only(journey, seed, explore):
     seen = journey(seed, explore)
     on = ~seen.over
     before = {name: part[on] for name, part in seen.before.items()}
@@ -282,7 +281,7 @@ def test_an_illegal_move_costs_a_life_and_nothing_else(journey, seed, explore):
 
 @few
 @drawn_games
-def test_a_finished_game_does_not_change(journey, seed, explore):
+def test_finished_game_does_not_change(journey, seed, explore):
     seen = journey(seed, explore)
     for name in PARTS:
         assert np.array_equal(seen.after_illegal[name][seen.over], seen.before[name][seen.over]), (
@@ -291,7 +290,7 @@ def test_a_finished_game_does_not_change(journey, seed, explore):
     assert seen.over_after_illegal[seen.over].all() and not seen.illegal_reward[seen.over].any()
 
 
-def test_the_drawn_games_cover_both_kinds_of_end(journey):
+def test_sampled_games_cover_both_endings(journey):
     good, random = journey(0, 0.0), journey(0, 1.0)
     assert (good.over & (good.before["deck_left"] == 0)).any() and (good.before["hands"] == 0).any()
     assert (random.over & (random.before["life_tokens"] == 0)).any()

@@ -1,5 +1,4 @@
-"""The plain-Python table against the batched rules: legal moves, tokens, scores, hands and
-knowledge on every turn."""
+"""`PythonGame` against the batched rules: legal moves, tokens, scores, hands and knowledge."""
 
 from functools import partial
 
@@ -27,8 +26,8 @@ PLAYED = [
 
 
 def play(rules: Rules, seed: int, careful: bool) -> PythonGame:
-    """A random game; a careful player looks at its cards and plays only what fits, so that the game
-    is long."""
+    """A random game; a `careful` player sees its cards and plays only playable ones, for long
+    games."""
     rng = np.random.default_rng(seed)
     table = PythonGame(rules, rng.permutation(full_deck(rules)))
     table.moves = []
@@ -69,7 +68,7 @@ def replayed(rules: Rules, decks: np.ndarray, moves: np.ndarray):
 
 @pytest.fixture(scope="module", params=PLAYED, ids=lambda r: f"{r.num_players}p{r.num_colors}c")
 def played(request: pytest.FixtureRequest):
-    """Rules, finished tables, and the core's states and legal masks before each of their moves."""
+    """Rules, finished games, and the core's states and legal masks before each of their moves."""
     rules = request.param
     tables = [play(rules, seed, careful=seed % 3 > 0) for seed in range(GAMES)]
     length = max(table.turn for table in tables)
@@ -81,7 +80,7 @@ def played(request: pytest.FixtureRequest):
     return rules, tables, states, masks, outcomes
 
 
-def test_legal_moves_scores_and_ends_are_the_cores(played):
+def test_python_game_matches_core(played):
     rules, tables, _, masks, outcomes = played
     for game, finished in enumerate(tables):
         table = PythonGame(rules, finished.deck)
@@ -93,15 +92,15 @@ def test_legal_moves_scores_and_ends_are_the_cores(played):
             assert (table.over, table.score, table.life_tokens) == (over, score, lives)
 
 
-def test_both_kinds_of_game_are_covered(played):
+def test_games_cover_both_endings(played):
     _, tables, _, _, _ = played
     assert any(table.life_tokens == 0 for table in tables)
     assert any(table.life_tokens > 0 for table in tables)
 
 
-def test_state_and_table_read_the_same_as_text(played):
-    """Hands, knowledge, fireworks, discards and tokens, each turn; the table's text has the move
-    below it."""
+def test_state_and_python_game_render_equally(played):
+    """Hands, knowledge, fireworks, discards and tokens, each turn; `PythonGame` also prints the
+    move."""
     rules, tables, states, _, _ = played
     for game, table in enumerate(tables[:3]):
         for turn in range(0, table.turn, 7):
@@ -113,7 +112,7 @@ def test_state_and_table_read_the_same_as_text(played):
 
 
 @pytest.mark.parametrize("rules", ALL_RULES, ids=str)
-def test_decoding_actions_is_a_bijection(rules):
+def test_decoding_actions_is_bijective(rules):
     moves = [decode_action(rules, action) for action in range(rules.num_moves)]
     assert [encode_action(rules, move) for move in moves] == list(range(rules.num_moves))
     with pytest.raises(
@@ -137,10 +136,10 @@ def test_decoding_actions_is_a_bijection(rules):
         (
             [10] * 9,
             "turn 8: .* a hint without an information token",
-        ),  # red touches every card of both
+        ),  # red marks all cards of both
     ],
 )
-def test_illegal_moves_say_why(actions, reason):
+def test_illegal_move_error_gives_reason(actions, reason):
     table = PythonGame(
         Rules(), full_deck(Rules())
     )  # Alice holds R1 R1 R1 R2 R2, Bob R3 R3 R4 R4 R5
@@ -150,7 +149,7 @@ def test_illegal_moves_say_why(actions, reason):
         table.apply(actions[-1])
 
 
-def test_an_empty_slot_and_a_finished_game():
+def test_empty_slot_and_finished_game_are_rejected():
     rules = Rules(num_colors=1, num_ranks=5, hand_size=4, num_cards_of_rank=(3, 2, 1, 1, 1))
     table = PythonGame(rules, [0, 0, 0, 1, 1, 2, 3, 4])  # dealt to the last card
     table.apply(rules.hand_size)
@@ -160,15 +159,15 @@ def test_an_empty_slot_and_a_finished_game():
     assert table.illegal_reason(4) == "the game is over"
 
 
-def test_a_wrong_deck_is_refused():
+def test_wrong_deck_is_rejected():
     with pytest.raises(ValueError, match="expected a deck of 50 cards, got 49"):
         PythonGame(Rules(), full_deck(Rules())[:-1])
     with pytest.raises(ValueError, match="expected 3 of card id 0, got 2"):
         PythonGame(Rules(), [1, *full_deck(Rules())[1:]])
 
 
-def test_whether_a_card_is_left_to_score_with():
-    """By hand: only the red 5, the tenth card of a sorted deck, is missing."""
+def test_can_score_by_hand():
+    """Only the red 5, the tenth card of a sorted deck, is missing."""
     table = PythonGame(Rules(), full_deck(Rules()))
     assert table.deck.index(4) == 9 and table.can_score()
     table.fireworks, table.hands, table.drawn = [4, 5, 5, 5, 5], [[0], [1]], 9

@@ -1,4 +1,4 @@
-"""Replaying many games, the errors for illegal moves, and the text a person reads."""
+"""Replay of many games, errors for illegal moves, and games as text."""
 
 import jax
 import numpy as np
@@ -21,13 +21,13 @@ def small_games() -> tuple[np.ndarray, np.ndarray]:
     decks[1] = 0, 0, 1, 3, 2, 0, 2, 2
     actions = np.full((5, 4), SMALL.noop, np.int32)
     actions[0, :2] = 2, 3  # Alice plays R1, Bob R2
-    actions[1, :4] = 2, 3, 2, 3  # R1, then B2, R1 and R1, which do not fit
+    actions[1, :4] = 2, 3, 2, 3  # R1, then B2, R1 and R1, which are not playable
     actions[2, :3] = 4, 4, 0  # red to Bob, red to Alice, a discard
     actions[3, :1] = 2
     return decks, actions
 
 
-def test_scores_lives_and_ends_by_hand(small_games):
+def test_outcomes_match_hand_computation(small_games):
     decks, actions = small_games
     outcomes = replay_moves(SMALL, decks, actions)
     assert outcomes.score[0].tolist()[:2] == [1, 2]
@@ -39,7 +39,7 @@ def test_scores_lives_and_ends_by_hand(small_games):
     assert not outcomes.over[4, 0]
 
 
-def test_chunks_do_not_change_the_outcomes(small_games, monkeypatch):
+def test_chunks_do_not_change_outcomes(small_games, monkeypatch):
     whole = replay_moves(SMALL, *small_games, validate=False)
     monkeypatch.setattr(replay, "SMALL_CHUNK", 2)
     monkeypatch.setattr(replay, "CHUNK", 2)
@@ -76,7 +76,7 @@ def test_chunks_do_not_change_the_outcomes(small_games, monkeypatch):
         (3, 2, 2, "game 3, turn 1: .*no-op"),
     ],
 )
-def test_an_illegal_move_is_named(small_games, game, turn, action, message):
+def test_illegal_move_is_named(small_games, game, turn, action, message):
     decks, actions = small_games[0], small_games[1].copy()
     actions[game, turn] = action
     with pytest.raises(ValueError, match=message):
@@ -84,7 +84,7 @@ def test_an_illegal_move_is_named(small_games, game, turn, action, message):
     assert not replay_moves(SMALL, decks, actions, validate=False).legal[game].all()
 
 
-def test_moves_after_the_end_are_illegal(small_games):
+def test_moves_after_end_are_illegal(small_games):
     decks, actions = (
         small_games[0],
         np.pad(small_games[1], ((0, 0), (0, 1)), constant_values=SMALL.noop),
@@ -94,14 +94,14 @@ def test_moves_after_the_end_are_illegal(small_games):
         replay_moves(SMALL, decks, actions)
 
 
-def test_it_can_be_traced(small_games):
+def test_replay_can_be_traced(small_games):
     decks, actions = small_games
     traced = jax.jit(lambda d, a: replay_moves(SMALL, d, a))(decks, actions)
     for expected, field in zip(replay_moves(SMALL, decks, actions), traced, strict=True):
         np.testing.assert_array_equal(field, expected)
 
 
-def test_a_game_as_text():
+def test_render_game():
     text = render_game(Rules(), full_deck(Rules()), [17, 10, 5, 0, 6])
     turns = text.split("\n\n")
     moves = [turn.rpartition("\n")[2].strip() for turn in turns[:-1]]
@@ -123,7 +123,7 @@ def test_a_game_as_text():
     assert third[6].split() == ["?3", "?3", "??!3", "??!3", "??!3"]
 
 
-def test_one_turn_of_a_game():
+def test_render_one_turn():
     one = render_game(Rules(), full_deck(Rules()), [17, 10, 5], turn=2)
     assert one.startswith("Turn 2, Bob to move") and one.endswith("Bob hints Alice red")
     with pytest.raises(ValueError, match=r"expected a turn in 1..3, got 4"):

@@ -1,4 +1,4 @@
-"""Games that begin in positions of recorded games."""
+"""Games that start in positions of recorded games."""
 
 import dataclasses
 
@@ -22,8 +22,9 @@ reset = jax.jit(ENV.reset, static_argnums=1)
 
 @pytest.fixture(scope="module")
 def played() -> tuple[np.ndarray, np.ndarray, list[list[PythonGame]]]:
-    """Decks, moves and the positions before each of them of random games, by the plain game."""
-    games = random_games(RULES, 2 * GAMES, seed=5).select(slice(None, None, 2))  # whole ones
+    """Decks, moves, and the positions before each move, of random games played by the plain
+    game."""
+    games = random_games(RULES, 2 * GAMES, seed=5).select(slice(None, None, 2))  # complete games
     positions = []
     for game, deck in enumerate(games.decks):
         before = []
@@ -37,14 +38,14 @@ def played() -> tuple[np.ndarray, np.ndarray, list[list[PythonGame]]]:
 
 
 def start_turns(starts: StartStates | None, num_envs: int = 512, steps: int = 60) -> np.ndarray:
-    """The turns at which games of random play began, after each environment's first."""
+    """Turns at which games of random play started, without each environment's first."""
 
     @jax.jit
     def play(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         def step(state, key):  # type: ignore[no-untyped-def]
             legal = ENV.legal_actions(state)
-            mover = jnp.take_along_axis(legal, state.game.player[:, None, None], axis=1)[:, 0]
-            action = jax.random.categorical(key, jnp.where(mover, 0.0, -jnp.inf))
+            moves_legal = jnp.take_along_axis(legal, state.game.player[:, None, None], axis=1)[:, 0]
+            action = jax.random.categorical(key, jnp.where(moves_legal, 0.0, -jnp.inf))
             state, transition = ENV.step(state, action.astype(jnp.int32), starts)
             return state, (state.game.turn, transition.done)
 
@@ -55,11 +56,11 @@ def start_turns(starts: StartStates | None, num_envs: int = 512, steps: int = 60
     return np.asarray(turn)[np.asarray(done)]
 
 
-def test_positions_are_those_of_the_games(
+def test_start_states_match_game_positions(
     played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
-    """Every one with four moves to go, once; hands, tokens and the next card drawn as the plain
-    game has them."""
+    """All positions with at least four remaining moves, once; hands, tokens and next card match the
+    plain game."""
     decks, actions, positions = played
     starts = start_states_from_games(RULES, decks, actions, 0.5)
     expected = [tables[t] for tables in positions for t in range(len(tables) - 3)]
@@ -75,10 +76,10 @@ def test_positions_are_those_of_the_games(
             assert cards == [table.deck[place] for place in hand]
 
 
-def test_going_on_from_a_position_plays_the_game_to_its_end(
+def test_recorded_moves_finish_start_state(
     played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
-    """The recorded moves are legal from there, with the recorded draws, and end it."""
+    """The recorded moves are legal from there, with the recorded draws, and end the game."""
     decks, actions, positions = played
     states = start_states_from_games(RULES, decks, actions, 1.0).states
     long = [game for game, tables in enumerate(positions) if len(tables) >= 4]
@@ -103,10 +104,11 @@ def test_going_on_from_a_position_plays_the_game_to_its_end(
     np.testing.assert_array_equal(transition.score, scores)
 
 
-def test_starts_are_drawn_evenly(
+def test_start_states_are_sampled_uniformly(
     played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
-    """Chi-square of the turns begun at against those of the file, at 1%; and the share."""
+    """Chi-square of the start turns against those of the file, at 1%; and the fraction of
+    starts."""
     decks, actions, _ = played
     starts = start_states_from_games(RULES, decks, actions, 1.0)
     turns = start_turns(starts)
@@ -118,11 +120,11 @@ def test_starts_are_drawn_evenly(
     distance = ((found - expected)[some] ** 2 / expected[some]).sum()
     assert distance < stats.chi2.ppf(0.99, some.sum() - 1)
     half = start_turns(starts.replace(prob=jnp.float32(0.5)))
-    begun_later = 1 - of_file[0] / of_file.sum()
-    assert np.mean(half > 0) == pytest.approx(0.5 * begun_later, abs=0.02)
+    later_fraction = 1 - of_file[0] / of_file.sum()
+    assert np.mean(half > 0) == pytest.approx(0.5 * later_fraction, abs=0.02)
 
 
-def test_a_share_of_none_deals_as_without(
+def test_zero_start_probability_deals_normally(
     played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
     decks, actions, _ = played
@@ -132,8 +134,8 @@ def test_a_share_of_none_deals_as_without(
     def hands(starts: StartStates | None) -> jax.Array:
         def step(state, t):  # type: ignore[no-untyped-def]
             legal = ENV.legal_actions(state)
-            mover = jnp.take_along_axis(legal, state.game.player[:, None, None], axis=1)[:, 0]
-            state, _ = ENV.step(state, jnp.argmax(mover, axis=1).astype(jnp.int32), starts)
+            moves_legal = jnp.take_along_axis(legal, state.game.player[:, None, None], axis=1)[:, 0]
+            state, _ = ENV.step(state, jnp.argmax(moves_legal, axis=1).astype(jnp.int32), starts)
             return state, state.game.colors
 
         return jax.lax.scan(step, ENV.reset(jax.random.key(1), 8), jnp.arange(60))[1]
@@ -141,7 +143,7 @@ def test_a_share_of_none_deals_as_without(
     np.testing.assert_array_equal(hands(none), hands(None))
 
 
-def test_too_short_games_and_given_decks_are_refused(
+def test_short_games_and_fixed_decks_are_rejected(
     played: tuple[np.ndarray, np.ndarray, list[list[PythonGame]]],
 ) -> None:
     decks, actions, _ = played

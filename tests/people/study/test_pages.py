@@ -158,7 +158,7 @@ def test_folder_allows_one_server_and_commands(play, visit, tmp_path, monkeypatc
 
     def serve(server, sockets):
         sockets[0].close()
-        holder = f"another server is at work there .process {os.getpid()} on .*another --state"
+        holder = f"in use by another server .process {os.getpid()} on .*another --state"
         with pytest.raises(ValueError, match=holder):
             start()
         export_games(path, out)
