@@ -76,7 +76,7 @@ def play(people: int, games: int, seed: int, faults: Faults, seats: int = 3) -> 
             wrong += list(ended.game.deck) != referee.deck
     # a bot whose connection is lost before the start does not sit in the game
     seats = sum(name in game.players for game in site.games.values() for name in BOTS)
-    looked_up = sum("its end was read" in text for bot in bots for text in bot.noted)
+    looked_up = sum("recovered from replay" in text for bot in bots for text in bot.noted)
     return {
         "games": len(site.games),
         "ended by condition": {k: v for k, v in site.counts.items() if k.startswith("ended")},

@@ -47,11 +47,11 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, config: MkDocsConfig, **_: Any) -> str:
-    """Adapt GitHub's Markdown to the site: image widths, tables of CSV files, links to generated
-    pages, no links to files outside `docs/`."""
+    """Adapt GitHub's Markdown to the site: image widths, the table in place of a line that only
+    links its CSV file, links to generated pages, no links to files outside `docs/`."""
     docs = Path(config.docs_dir)
     markdown = re.sub(
-        r"^\{\{ table: (\S+) \}\}$",
+        r"^\[[\w-]+\.csv\]\((results/[\w-]+\.csv)\)$",
         lambda found: _csv_table(docs / found[1]),
         markdown,
         flags=re.MULTILINE,

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # huggingface_hub 2.4.0: ModelCardData and the `model-index` of a model card.
 #
-# In plain words: two EvalResults of the same task_type and dataset_type, with different dataset_name,
-# become one result under the first one's dataset_name. The second name is lost without a warning, so
-# that a card shows the second metric as measured on the first data set. Reading the card back gives
-# both results the first name. dataset_config, dataset_split or dataset_revision keep them apart,
-# dataset_name does not.
+# Behaviour: two EvalResults with the same task_type and dataset_type but different dataset_name
+# become one result under the first dataset_name, without a warning. The card then shows the second
+# metric as measured on the first data set, and reading the card gives both results the first name.
+# Different dataset_config, dataset_split or dataset_revision keep the results apart; dataset_name
+# does not.
 #
-# Guess beforehand: two results, each with its own dataset_name, since the name is what a card shows.
+# Guess beforehand: two results, each with its own dataset_name, because the card shows that name.
 #
 # Seen: results: 1; data sets: ['games of bots']; metrics: ['mean_reward', 'accuracy']
 #       read back: [('mean_reward', 'games of bots'), ('accuracy', 'games of bots')]

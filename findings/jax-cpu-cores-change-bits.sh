@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # jax 0.10.2 with jaxlib 0.10.2, CPU, Linux.
 #
-# Jitted float32 sums of squares of 16 arrays, on one machine with one device, have other last bits
-# when the process may use another number of cores (taskset, a cgroup's cpuset, a Slurm allocation).
-# The number of devices, the program and the input are the same. The undocumented variable
-# PJRT_NPROC, which sets XLA's number of CPU threads, decides the bits alone: with PJRT_NPROC=2 a
-# process on one core has the bits of a process on two.
+# Behaviour: the last bits of jitted float32 sums of squares (16 arrays, one machine, one device)
+# depend on the number of cores that the process may use (taskset, cpuset of a cgroup, Slurm
+# allocation), with equal program, input and number of devices. Only XLA's number of CPU threads
+# matters, which the undocumented variable PJRT_NPROC sets: with PJRT_NPROC=2 a process on one core
+# gives the bits of a process on two.
 #
-# Guess beforehand: bits depend on the number of devices and on the processor, not on how many of
-# its cores the process may use.
+# Guess beforehand: bits depend on the number of devices and on the processor, not on the number of
+# usable cores.
 #
 # Seen (digests of the sums):
 #   1 core                 a4ec900d

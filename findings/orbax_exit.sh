@@ -3,9 +3,9 @@
 #
 # Behaviour: a program that saves with `CheckpointManager.save` (in the background by default) and
 # then ends normally, without `wait_until_finished` or `close`, loses the checkpoint and exits with
-# code 0. Its threads are no daemons, so Python waits for them; but it shuts their executors down
-# first, so they fail with "cannot schedule new futures after shutdown" on stderr. What is left is a
-# temporary folder, which the next manager does not list. It is the same for a few bytes.
+# code 0. Its threads are not daemons, so Python waits for them, but shuts down their executors
+# first: they fail with "cannot schedule new futures after shutdown" on stderr. A temporary folder
+# remains, which the next manager does not list. The size of the checkpoint does not matter.
 #
 # Guess beforehand: Python waits for the threads, and the checkpoint is complete.
 #

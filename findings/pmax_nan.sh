@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # jax 0.10.2, jaxlib 0.10.2, CPU backend (Python 3.11).
 #
-# Behaviour: a maximum or minimum over several CPU devices leaves out NaN. `jnp.max` of an array on
-# one device is NaN where an element is NaN; of the same array sharded over CPU devices it is the
-# largest of the others. `lax.pmax` and `lax.pmin` do the same under `pmap` and `shard_map`, and are
-# NaN under `vmap`. `lax.psum` is NaN everywhere. A metric such as "largest log-ratio" thus looks
-# healthy on several devices although one of them has a NaN.
+# Behaviour: a maximum or minimum over several CPU devices ignores NaN. `jnp.max` of an array with a
+# NaN element is NaN on one device, but the largest other element if the array is sharded over CPU
+# devices. `lax.pmax` and `lax.pmin` also ignore NaN under `pmap` and `shard_map`, but not under
+# `vmap`. `lax.psum` is always NaN. A metric such as "largest log-ratio" therefore looks healthy on
+# several devices although one of them has a NaN.
 #
-# Guess beforehand: NaN in every case, as for `jnp.max` on one device.
+# Guess beforehand: NaN in all cases, as for `jnp.max` on one device.
 #
 # Output seen:
 #   one device:  jnp.max nan  jnp.min nan

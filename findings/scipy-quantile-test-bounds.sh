@@ -2,12 +2,12 @@
 # SciPy 1.17.1 (Python 3.11).
 #
 # Behaviour: the two-sided interval of `scipy.stats.quantile_test(x, p=0.5).confidence_interval` is
-# not symmetric where a tail of the binomial distribution equals (1 - level) / 2 exactly. The lower
-# bound is then one order statistic too far out, or NaN, and the upper bound is not. At other levels
-# (0.95 of any number of values) both bounds are the expected order statistics.
+# asymmetric if a tail of the binomial distribution is exactly (1 - level) / 2. The lower bound is
+# then one order statistic too low, or NaN; the upper bound is right. At other levels (0.95 for any
+# number of values) both bounds are the expected order statistics.
 #
-# Guess beforehand: of n values [x(k), x(n + 1 - k)] for the median, the same k on both sides: of 5
-# values at level 1 - 2 / 32 the smallest and the greatest.
+# Guess beforehand: [x(k), x(n + 1 - k)] of n values for the median, with the same k on both sides:
+# the smallest and the largest of 5 values at level 1 - 2 / 32.
 #
 # Output seen:
 #   n 5 level 0.9375: low nan high 5.0, expected 1.0 and 5.0

@@ -1,6 +1,4 @@
-"""How a session of tests goes. Its fixtures are in `support/fixtures.py`, beside plain helpers."""
-
-from __future__ import annotations
+"""Pytest hooks of the test session; fixtures are in `support/fixtures.py`."""
 
 import collections
 import gc
@@ -14,14 +12,15 @@ from typing import Any
 
 import pytest
 
-KEY = re.compile(rb"hk_(?:eval|test)_[A-Za-z0-9_-]{43}")  # whole, and not only its hint
+KEY = re.compile(rb"hk_(?:eval|test)_[A-Za-z0-9_-]{43}")  # a whole key, not its hint
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before JAX starts its backend, here and in the processes that tests start: options that
-    compile quickly, unless XLA_FLAGS are given (empty ones: what users run). Nine tenths of what
-    the tests do is trace, lower and compile. What is marked slow plays and learns for longer: level
-    1, which runs faster and halves what compiling costs, where level 0 makes it a third."""
+    """Set fast-compiling XLA options before JAX starts, unless XLA_FLAGS is set (empty: defaults).
+
+    90% of the test time is tracing, lowering and compiling. Level 0 cuts compilation to a third.
+    Tests marked slow run longer and use level 1, which runs faster and halves compilation.
+    """
     slow = config.option.markexpr == "slow"
     quickly = (
         "--xla_cpu_use_fusion_emitters=false",
@@ -33,35 +32,32 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and hasattr(config, "cache"):
         drop_old_programs(config.cache.mkdir("compiled"))
     if hasattr(config, "workerinput") or config.option.dist == "no":
-        # Not where workers are told what to run: it takes 5 seconds to import, before they start.
-        gc.disable()  # importing makes objects that stay: until `pytest_collection_finish`
+        # not in the process that starts workers: importing JAX takes 5 seconds
+        gc.disable()  # imported objects stay: until `pytest_collection_finish`
         config.pluginmanager.import_plugin("support.fixtures")
 
 
 def drop_old_programs(folder: Path) -> None:
-    """What sessions kept of XLA (`support/fixtures.py`) goes when there is a gigabyte of it, some
-    ten times what one session compiles: most of it is of code that has changed since."""
+    """Delete the compilation cache above 1 GB (10 sessions): most of it belongs to changed code."""
     if sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) > 2**30:
         shutil.rmtree(folder)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Folders to workers, or files (`support/by_package.py`)."""
+    """Assign folders or files to workers (`support/by_package.py`)."""
     from support.by_package import PackageScheduling
 
     return PackageScheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests in no folder come first: tutorials take longest, and at the end one worker would wait
-    for the other."""
+    """Tests outside folders first: tutorials take longest, and at the end workers would idle."""
     items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
 
 
 def pytest_collection_finish() -> None:
-    """Tracing makes millions of objects: a collector that visits all there are, imported modules
-    and compiled programs too, takes an eighth of the time."""
+    """Freeze imported objects: a garbage collector that visits them takes an eighth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 10)
@@ -75,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Seconds of setting up, running and tearing down, the sum over workers, by folder."""
+    """Print the time of setup, run and teardown in seconds, summed over workers, by folder."""
     if not config.getoption("by_package"):
         return
     tests, seconds = collections.Counter[str](), collections.Counter[str]()
@@ -93,25 +89,25 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """A test fails that printed or logged a candidate's key and did not look at it."""
+    """Fail tests that print or log a candidate's key without checking it."""
     report = yield
-    said = "".join(text for _, text in report.sections)
-    if report.when == "teardown" and report.passed and KEY.search(said.encode()):
+    printed = "".join(text for _, text in report.sections)
+    if report.when == "teardown" and report.passed and KEY.search(printed.encode()):
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid}: a candidate's key in what it printed or logged"
+        report.longrepr = f"{item.nodeid}: a candidate's key in printed or logged text"
     return report
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """After everything: no file that any test left holds a candidate's key."""
+    """Check that no file left by a test contains a candidate's key."""
     if hasattr(session.config, "workerinput"):
-        return  # the other workers are not done
-    base = session.config._tmp_path_factory._basetemp  # None where no test asked for a folder
-    held = [path for path in sorted(base.rglob("*")) if holds_key(path)] if base else []
-    if held:
+        return  # other workers are still running
+    base = session.config._tmp_path_factory._basetemp  # None if no test used a folder
+    leaked = [path for path in sorted(base.rglob("*")) if holds_key(path)] if base else []
+    if leaked:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        print("\na candidate's key in a file of a test:", *held, sep="\n", file=sys.stderr)
+        print("\na candidate's key in a file of a test:", *leaked, sep="\n", file=sys.stderr)
 
 
 def holds_key(path: Path) -> bool:

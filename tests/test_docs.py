@@ -1,7 +1,4 @@
-"""The documentation's links, as who reads it on GitHub follows them; `mkdocs build --strict` checks
-the site's."""
-
-from __future__ import annotations
+"""Links of the documentation as on GitHub; `mkdocs build --strict` checks the site's."""
 
 import csv
 import json
@@ -20,7 +17,7 @@ PAGES = [
 
 
 def text_of(page: Path) -> str:
-    """A page, or the text of a notebook's cells that are no code."""
+    """A page, or the text cells of a notebook."""
     if page.suffix == ".md":
         return page.read_text()
     cells = json.loads(page.read_text())["cells"]
@@ -28,7 +25,7 @@ def text_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+def test_links_resolve_to_repository_files(page: Path) -> None:
     for place in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text_of(page)):
         assert (page.parent / place).exists(), place
 

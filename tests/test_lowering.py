@@ -1,4 +1,4 @@
-"""What a machine without an accelerator can tell of one: the programs lower for it."""
+"""Lowering for accelerators on a machine without one."""
 
 from typing import Any
 
@@ -35,16 +35,16 @@ def environment_step(key: jax.Array) -> Any:
 
 
 def update(key: jax.Array) -> Any:
-    """An HDR-IPPO update in mixed precision, on one device's share."""
+    """An HDR-IPPO update in mixed precision on one device's part of the batch."""
     config = PPOConfig(
         game=RULES, num_envs=16, num_steps=4, total_steps=128, precision="bfloat16", epochs=1
     )
     ppo = PPO(config, NETWORK, hdr_objective(0.25))
     clone = policy(key)
-    given = TrainContext(reference=clone)
-    learner, actors = ppo.init(key, given, clone.params)
+    calls = TrainContext(reference=clone)
+    learner, actors = ppo.init(key, calls, clone.params)
     whole = jax.tree.map(lambda x: x[None], actors)
-    return jax.vmap(lambda actors: ppo.update(learner, actors, given), axis_name=parallel.AXIS)(
+    return jax.vmap(lambda actors: ppo.update(learner, actors, calls), axis_name=parallel.AXIS)(
         whole
     )
 
@@ -61,24 +61,24 @@ def test_training_lowers(program: Any) -> None:
     assert_lowers(jax.jit(program).trace(key))
 
 
-def test_a_matrix_cell_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled part of a cell, with the arguments that `play_games` gives it."""
+def test_matrix_cell_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled part of a cell with the arguments of `play_games`."""
     from hanabi_rl.play import episodes
 
-    given: list[Any] = []
+    calls: list[Any] = []
 
     class AskedError(Exception):
         pass
 
     compiled = episodes._play_chunk
 
-    def ask(*args: Any, **options: Any) -> Any:
-        given.append((args, options))
+    def record(*args: Any, **options: Any) -> Any:
+        calls.append((args, options))
         raise AskedError
 
-    monkeypatch.setattr(episodes, "_play_chunk", ask)
+    monkeypatch.setattr(episodes, "_play_chunk", record)
     pair = policy(jax.random.key(0)), policy(jax.random.key(1))
     with pytest.raises(AskedError):
         play_games(pair, RULES, evaluation_decks(RULES, 8, 0))
-    args, options = given[0]
+    args, options = calls[0]
     assert_lowers(compiled.trace(*args, **options))

@@ -1,7 +1,4 @@
-"""What a release is made of: one version, a citation that is one, workflows that run, and a wheel
-with what the commands look for."""
-
-from __future__ import annotations
+"""Contents of a release: one version, a valid citation, working workflows, a complete wheel."""
 
 import re
 import tomllib
@@ -16,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def test_the_version_stands_in_one_place() -> None:
+def test_version_is_defined_once() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in project["project"]
     assert project["tool"]["hatch"]["version"]["path"] == "hanabi_rl/__init__.py"
@@ -25,7 +22,7 @@ def test_the_version_stands_in_one_place() -> None:
     assert hanabi_rl.__version__ not in (ROOT / "CITATION.cff").read_text()
 
 
-def test_the_citation_has_what_its_format_asks_for() -> None:
+def test_citation_has_required_fields() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0" and citation["type"] == "software"
     assert citation["title"] and citation["message"] and citation["authors"]
@@ -35,10 +32,10 @@ def test_the_citation_has_what_its_format_asks_for() -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow(path: Path) -> None:
-    """Its jobs have steps that are one thing each, and need what there is; files it names exist."""
+def test_workflow_is_consistent(path: Path) -> None:
+    """One action per step, existing dependencies and files."""
     workflow = yaml.safe_load(path.read_text())
-    assert workflow[True]  # `on`, as YAML 1.1 reads it
+    assert workflow[True]  # `on`, parsed as YAML 1.1
     assert workflow["permissions"] == {"contents": "read"}
     jobs = workflow["jobs"]
     for job in jobs.values():
@@ -50,14 +47,14 @@ def test_a_workflow(path: Path) -> None:
                 assert (ROOT / name).is_file(), name
 
 
-def test_publishing_holds_no_token() -> None:
+def test_publishing_uses_no_token() -> None:
     text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     assert "secrets" not in text and "password" not in text
     publish = yaml.safe_load(text)["jobs"]["publish"]
     assert publish["permissions"] == {"id-token": "write"} and publish["environment"] == "pypi"
 
 
-def test_what_the_sdist_takes_exists() -> None:
+def test_sdist_paths_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     for name in project["targets"]["sdist"]["include"]:
         assert (ROOT / name).exists(), name
@@ -65,7 +62,7 @@ def test_what_the_sdist_takes_exists() -> None:
         assert (ROOT / name).exists(), name
 
 
-def test_the_container_serves_what_the_command_does() -> None:
+def test_container_runs_the_serve_command() -> None:
     lines = (ROOT / "configs" / "serve" / "Containerfile").read_text().splitlines()
     (entry,) = [line for line in lines if line.startswith("ENTRYPOINT")]
     assert '"serve", "--host", "0.0.0.0", "--port", "8643"' in entry

@@ -1,6 +1,4 @@
-"""The notebooks of the site run from top to bottom, as a reader runs them."""
-
-from __future__ import annotations
+"""Tutorial notebooks, run from top to bottom."""
 
 import json
 import os
@@ -17,7 +15,7 @@ from support.notebooks import script_of
 TUTORIALS = sorted((Path(__file__).parents[1] / "docs" / "tutorials").glob("*.ipynb"))
 
 
-def test_there_are_notebooks_and_they_hold_no_output() -> None:
+def test_notebooks_exist_without_output() -> None:
     assert {path.stem for path in TUTORIALS} == {
         "algorithm",
         "bot",
@@ -33,7 +31,7 @@ def test_there_are_notebooks_and_they_hold_no_output() -> None:
 
 
 class _Server:
-    """In the place of the process that serves a study."""
+    """Replaces the process that serves a study."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self.ended = False
@@ -48,10 +46,10 @@ class _Server:
         return 0
 
 
-def test_the_study_ends_its_server_whatever_happens_and_begins_again(
+def test_study_tutorial_always_stops_its_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run twice in one kernel; each time the first person meets a closed port."""
+    """Run twice in one kernel; each time the first participant finds a closed port."""
     (notebook,) = [path for path in TUTORIALS if path.stem == "study"]
     started: list[_Server] = []
 
@@ -70,15 +68,14 @@ def test_the_study_ends_its_server_whatever_happens_and_begins_again(
         with pytest.raises(urllib.error.URLError):
             exec(script_of(notebook), kernel)
         assert started[-1].ended
-    # a kernel that is interrupted before anybody takes part: one cell is run again
-    started[-1].ended = False
+    started[-1].ended = False  # interrupted before anyone takes part: one cell runs again
     cells = [cell for cell in _code_cells(notebook) if "Popen" in cell]
     exec(cells[0], kernel)
     assert len(started) == 3 and started[1].ended
 
 
 @pytest.mark.parametrize("name", ["algorithm", "partner", "study"])
-def test_a_notebook_that_makes_folders_makes_them_in_a_new_one(
+def test_notebooks_use_new_folders(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (notebook,) = [path for path in TUTORIALS if path.stem == name]
@@ -104,17 +101,17 @@ def _code_cells(notebook: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "notebook",
-    # the first one is run by .ci/run, with the wheel alone
+    # .ci/run runs the first one, with only the wheel installed
     [path for path in TUTORIALS if path.stem != "partner"],
     ids=lambda path: path.stem,
 )
-def test_a_tutorial_runs(notebook: Path, tmp_path: Path) -> None:
+def test_tutorial_runs(notebook: Path, tmp_path: Path) -> None:
     text = script_of(notebook)
-    if notebook.stem == "study":  # in one kernel it is run again
+    if notebook.stem == "study":  # run again in the same kernel
         text = f"code = {text!r}\nexec(code)\nexec(code)\n"
     script = tmp_path / "tutorial.py"
     script.write_text(text)
-    bin_folder = Path(sys.executable).parent  # `hanabi-rl`, as installed beside this Python
+    bin_folder = Path(sys.executable).parent  # `hanabi-rl` of this Python environment
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         [sys.executable, str(script)],

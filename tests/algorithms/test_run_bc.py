@@ -170,7 +170,9 @@ def test_resume_rejects_other_games(
             ValueError, match=f"{flag} {' '.join(names)}: expected the run's original"
         ):
             run_bc(config)
-        with pytest.raises(ValueError, match=f"{folder}: {flag} {' '.join(names)}: expected what"):
+        with pytest.raises(
+            ValueError, match=f"{folder}: {flag} {' '.join(names)}: expected the run's original"
+        ):
             run_once("bc", of_game)
     monkeypatch.undo()
     assert run_once("bc", of_game) == json.loads((folder / "summary.json").read_text())

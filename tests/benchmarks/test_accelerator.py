@@ -1,5 +1,4 @@
-"""`benchmarks/accelerator.sh`: its steps against docs/performance.md, its budget, its resumption
-with a Python that measures nothing, the table by hand; and, slow, a rehearsal of all of it."""
+"""`benchmarks/accelerator.sh`: steps, budget, resumption, table; slow: a rehearsal."""
 
 import json
 import os
@@ -16,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "accelerator.sh"
 accelerator_table = benchmark("accelerator_table")
 
-# Runs what keeps results and prints tables; for all else it prints a figure, but fails at cloning.
+# runs scripts that save results and print tables; otherwise prints a number, but fails at cloning
 FAKE_PYTHON = """#!/bin/bash
 [[ $1 == */accelerator_table.py && $2 != devices ]] && exec {python} "$@"
 [[ $1 == */bc_epoch.py ]] && exit 7
@@ -50,14 +49,14 @@ def limits() -> dict[str, int]:
     return {name: int(seconds) for name, seconds in listed}
 
 
-def test_the_steps_take_at_most_25_minutes_each_less_than_one_command_may() -> None:
+def test_steps_respect_time_limits() -> None:
     found = limits()
     assert list(found) == list(accelerator_table.FIGURES)
     assert sum(found.values()) <= 25 * 60 and max(found.values()) <= 570
 
 
-def test_every_command_of_the_documentation_is_a_step() -> None:
-    """The scripts that docs/performance.md lists for a GPU, and their precision settings."""
+def test_steps_cover_documented_commands() -> None:
+    """The scripts and precision settings that docs/performance.md lists for a GPU."""
     section = (ROOT / "docs" / "performance.md").read_text().split("## On a GPU")[1]
     documented = set(re.findall(r"(?:benchmarks|train)/\w+\.py", section))
     text = SCRIPT.read_text()
@@ -71,7 +70,7 @@ def test_every_command_of_the_documentation_is_a_step() -> None:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> tuple[str, Path]:
-    """A Python that measures nothing, and the log of what it was asked."""
+    """A fake Python that prints fixed numbers, and the log of its calls."""
     python, log = tmp_path / "python", tmp_path / "log"
     python.write_text(FAKE_PYTHON.format(python=sys.executable, log=log))
     python.chmod(0o755)
@@ -79,21 +78,21 @@ def fake(tmp_path: Path) -> tuple[str, Path]:
     return str(python), log
 
 
-def test_a_call_begins_what_fits_and_the_next_goes_on(fake: tuple[str, Path]) -> None:
+def test_call_runs_steps_that_fit_budget(fake: tuple[str, Path]) -> None:
     python, log = fake
     results, found = log.parent / "results", limits()
-    # a second for the steps before
+    # one second for the earlier steps
     first = call(str(results), "--seconds", str(found["env_steps"] + 20), python=python)
     assert first.returncode == 3
     done = {path.stem for path in results.glob("*.json")}
     assert {"devices", "env_steps", "games"} <= done and not done & {"update", "bc_epoch"}
-    asked = log.read_text().splitlines()
-    assert not any("hdr_ippo" in line for line in asked if "hdr_ippo.py --preset" in line)
+    calls = log.read_text().splitlines()
+    assert not any("hdr_ippo" in line for line in calls if "hdr_ippo.py --preset" in line)
 
     second = call(str(results), "--seconds", "100000", python=python)
     assert second.returncode == 0, second.stderr
-    again = log.read_text().splitlines()[len(asked) :]
-    assert not any("env_steps" in line for line in again)  # done before
+    again = log.read_text().splitlines()[len(calls) :]
+    assert not any("env_steps" in line for line in again)  # already done
     assert json.loads((results / "bc_epoch.json").read_text())["failed"] == "exit code 7"
     assert "failed: exit code 7" in second.stdout
     precisions = [line.split()[-1] for line in again if line.endswith(("bfloat16", "highest"))]
@@ -103,10 +102,10 @@ def test_a_call_begins_what_fits_and_the_next_goes_on(fake: tuple[str, Path]) ->
 
     third = call(str(results), python=python)
     assert third.returncode == 0 and third.stdout == second.stdout
-    assert len(log.read_text().splitlines()) == len(asked) + len(again)
+    assert len(log.read_text().splitlines()) == len(calls) + len(again)
 
 
-def test_the_table_of_two_steps_by_hand(tmp_path: Path) -> None:
+def test_table_of_two_steps_by_hand(tmp_path: Path) -> None:
     for name, record in {
         "update": {"ours_per_s": 3000.0, "float32_per_s": 1500.0, "took_s": 9},
         "update_plain_highest": {"plain_per_s": 1000.0, "plain_compile_s": 220.5, "took_s": 230},
@@ -122,7 +121,7 @@ def test_the_table_of_two_steps_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_a_machine_without_an_accelerator_is_refused() -> None:
+def test_machine_without_accelerator_is_refused() -> None:
     table = [sys.executable, str(ROOT / "benchmarks" / "accelerator_table.py"), "devices"]
     without = {**os.environ, "JAX_PLATFORMS": "cpu"}
     refused = subprocess.run(table, capture_output=True, text=True, env=without)
@@ -130,8 +129,8 @@ def test_a_machine_without_an_accelerator_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_rehearsal(tmp_path: Path) -> None:
-    """Every command, with small sizes."""
+def test_rehearsal_runs_every_command(tmp_path: Path) -> None:
+    """With small sizes."""
     done = call(str(tmp_path), "--small")
     assert done.returncode == 0, done.stderr
     for name, keys in accelerator_table.FIGURES.items():

@@ -1,5 +1,4 @@
-"""What the benchmarks share: flags from a function's parameters, and one line of JSON as the last
-line of stdout."""
+"""Shared code of the benchmarks: flags from a function's parameters, a last line of JSON."""
 
 import json
 import subprocess
@@ -34,10 +33,10 @@ def record(*flags: str) -> dict[str, object]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_record_says_what_was_measured_where() -> None:
-    shown = record("--size", "7", "--json")
-    assert (shown["size"], shown["repeats"]) == (7, 2)
-    assert shown["fast_per_s"] == 4.0 and shown["fast_per_s_range"] == [3.0, 20.0]
-    # The median of the ratios 3, 2 and 5, not the ratio of the medians.
-    assert shown["ratio"] == 3.0 and shown["ratio_range"] == [2.0, 5.0]
-    assert "1 of" in str(shown["machine"]) and "jax" in str(shown["versions"])
+def test_record_describes_measurement_and_machine() -> None:
+    measured = record("--size", "7", "--json")
+    assert (measured["size"], measured["repeats"]) == (7, 2)
+    assert measured["fast_per_s"] == 4.0 and measured["fast_per_s_range"] == [3.0, 20.0]
+    # median of the ratios 3, 2 and 5, not ratio of the medians
+    assert measured["ratio"] == 3.0 and measured["ratio_range"] == [2.0, 5.0]
+    assert "1 of" in str(measured["machine"]) and "jax" in str(measured["versions"])

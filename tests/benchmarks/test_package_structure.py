@@ -1,4 +1,4 @@
-"""The package's own structure, and the script that prints it, on a made-up package."""
+"""Structure of the package, and the script that prints it, on a small example package."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[2]
 structure = benchmark("package_structure")
 
 
-def test_no_module_and_no_subpackage_imports_itself_in_a_circle():
+def test_package_has_no_import_cycles():
     found = structure.figures(ROOT / "hanabi_rl", structure.ENTRY)
     assert found["circles"] == [] and found["subpackage_circles"] == []
 
 
-def test_a_run_imports_no_other_algorithm():
+def test_run_imports_only_its_algorithm():
     graph = structure.import_graph(ROOT / "hanabi_rl")
     of_run = structure.reachable(graph, "hanabi_rl.launch.script")
     names = list(registry.ALGORITHMS)
@@ -25,12 +25,12 @@ def test_a_run_imports_no_other_algorithm():
     assert "hanabi_rl.algorithms.br_bc" not in of_hdr_ippo
 
 
-def test_the_way_to_the_gradient_is_at_most_a_thousand_lines():
+def test_gradient_call_path_is_below_1000_lines():
     lines = structure.way(ROOT / "hanabi_rl", structure.WAY)
     assert lines["learning.ppo:PPO.update"] > 10 and sum(lines.values()) <= 1000
 
 
-def test_a_way_is_counted_by_its_names_and_misses_none(tmp_path):
+def test_call_path_count_matches_its_names(tmp_path):
     (tmp_path / "p").mkdir()
     source = "x = 1\n\n@one\n@two\ndef f():\n    return 1\n\n"
     source += "class A:\n    y = 2\n\n    def g(self):\n        pass\n"
@@ -42,8 +42,8 @@ def test_a_way_is_counted_by_its_names_and_misses_none(tmp_path):
             structure.way(tmp_path / "p", {module: (name,)})
 
 
-def test_the_figures_of_a_small_package(tmp_path, monkeypatch):
-    """a -> b -> c, c -> b (a circle, as one), b -> low; for type checkers alone low -> a."""
+def test_counts_of_small_package(tmp_path, monkeypatch):
+    """a -> b -> c, c -> b (a cycle, counted as one), b -> low; low -> a for type checkers only."""
     package = tmp_path / "p"
     for name, text in {
         "__init__": "",
@@ -65,12 +65,12 @@ def test_the_figures_of_a_small_package(tmp_path, monkeypatch):
     assert found["longest_chain_when_asked"] == ["p.up.a", "p.up.b", "p.down.low"]
     assert found["longest_chain"] == ["p.up.c", "p.up.b", "p.down.low"]
     assert found["entry_imports_when_asked"] == 4  # itself, b, c, low
-    assert found["entry_imports"] == 3  # without c, which b imports in a function
+    assert found["entry_imports"] == 3  # without c, imported inside a function of b
     assert (found["subpackages"], found["arrows"]) == (2, 1)
 
 
 def test_map_lists_every_module():
-    """The page of the site; it needs a docstring in every module."""
+    """The site's page needs a docstring in every module."""
     lines = structure.package_map(ROOT / "hanabi_rl").splitlines()
     listed = [line.split("`")[1].rstrip("/") for line in lines if line.startswith("- ")]
     headings = [line[3:].rstrip("/") for line in lines if line.startswith("## ")]
@@ -79,7 +79,7 @@ def test_map_lists_every_module():
     assert set(headings) == {parts[0] for parts in modules if len(parts) > 1}
 
 
-def test_the_map_of_a_small_package(tmp_path):
+def test_map_of_small_package(tmp_path):
     package = tmp_path / "p"
     for name, text in {
         "__init__": "",

@@ -1,4 +1,4 @@
-"""Simulated studies: the same through files and without, effects given back, none made up."""
+"""Simulated studies: equal results with and without files, true effects found, no false ones."""
 
 import numpy as np
 import pytest
@@ -12,9 +12,9 @@ from hanabi_rl.people.study.folder import StudyFolder, read_study_of
 simulated = benchmark("simulated_study")
 
 
-def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
-    drawn = simulated.draw(simulated.SCENARIOS["line"], 2, np.random.default_rng(0))
-    simulated.write_study(tmp_path / "study", drawn)
+def test_simulated_studies_match_their_files(tmp_path):
+    sampled = simulated.draw(simulated.SCENARIOS["line"], 2, np.random.default_rng(0))
+    simulated.write_study(tmp_path / "study", sampled)
     folder = StudyFolder(tmp_path / "study", read_study_of(tmp_path / "study"))
     from_folder = person_agent_data(gather(folder))
     out = tmp_path / "games.safetensors"
@@ -23,7 +23,7 @@ def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
     numbers = sorted(person.number for person in folder.participants())
     for block, expected in zip(
         sorted(from_folder, key=lambda each: (each.agent, each.person)),
-        simulated.as_blocks(drawn),
+        simulated.as_blocks(sampled),
         strict=True,
     ):
         assert block.person == numbers[expected.person]
@@ -31,45 +31,45 @@ def test_what_was_drawn_is_what_the_files_of_the_study_say(tmp_path):
         assert (block.rank, sorted(block.scores)) == (expected.rank, sorted(expected.scores))
 
 
-def test_an_export_of_other_games_is_refused(tmp_path):
-    drawn = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
-    folder = simulated.write_study(tmp_path / "study", drawn)
+def test_export_of_other_games_is_refused(tmp_path):
+    sampled = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
+    folder = simulated.write_study(tmp_path / "study", sampled)
     out = tmp_path / "games.safetensors"
     export_study(folder, out)
     lines = out.with_suffix(".jsonl")
     lines.write_text("".join(lines.read_text().splitlines(keepends=True)[1:]))
-    with pytest.raises(ValueError, match="expected a line for each of the 9 games"):
+    with pytest.raises(ValueError, match="expected one line per game"):
         read_export(out)
     out.with_suffix(".study.json").unlink()
     with pytest.raises(FileNotFoundError, match="export the study again"):
         read_export(out)
 
 
-def test_an_export_in_a_format_that_cuts_games_is_neither_written_nor_read(tmp_path):
-    drawn = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
-    folder = simulated.write_study(tmp_path / "study", drawn)
-    for name in ("games.json", "games.jsonl"):  # the second is the name of what is written beside
+def test_truncating_export_formats_are_refused(tmp_path):
+    sampled = simulated.draw(simulated.SCENARIOS["none"], 1, np.random.default_rng(0))
+    folder = simulated.write_study(tmp_path / "study", sampled)
+    for name in ("games.json", "games.jsonl"):  # the second is a name that the export also writes
         with pytest.raises(ValueError, match=r"--out: expected a file ending in \.safetensors"):
             export_study(folder, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
     out = tmp_path / "games.safetensors"
     export_study(folder, out)
     save_games(out.with_suffix(".json"), load_games(out))
-    with pytest.raises(ValueError, match="do not hold every game to its end"):
+    with pytest.raises(ValueError, match="may omit the end of a game"):
         read_export(out.with_suffix(".json"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("people", [20, 100])
-def test_intervals_cover_effects_are_found_and_none_is_made_up(people):
+def test_report_detects_simulated_effects(people):
     studies = 300
-    # of a hundred people those with effects: with twenty it is easier to make one up
+    # with 100 participants only scenarios with effects: 20 make false positives likelier
     names = [name for name in simulated.SCENARIOS if people == 20 or name != "none"]
     found = {name: simulated.run_scenario(name, people, studies) for name in names}
     for name, shares in found.items():
-        for figure, share in shares.items():
+        for figure, rate in shares.items():
             if figure.startswith("covered") and "where found" not in figure:
-                assert share > 0.95 - 4 * np.sqrt(0.95 * 0.05 / studies), (name, figure)
+                assert rate > 0.95 - 4 * np.sqrt(0.95 * 0.05 / studies), (name, figure)
     if people == 20:
         false = round(found["none"]["found: anything"] * studies)
         assert stats.binomtest(false, studies, 0.05, alternative="greater").pvalue > 0.01

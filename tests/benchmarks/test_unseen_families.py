@@ -1,4 +1,4 @@
-"""`benchmarks/unseen_families.py`: who is left out, and the table by hand."""
+"""`benchmarks/unseen_families.py`: families left out, and the table by hand."""
 
 import json
 import tomllib
@@ -14,7 +14,7 @@ from hanabi_rl.launch.presets import configs_folder
 
 unseen_families = benchmark("unseen_families")
 PRESET = Path(__file__).parents[2] / "configs" / "best_response" / f"{unseen_families.PRESET}.toml"
-LEFT = {  # partners of 56 that stay, counted by hand
+LEFT = {  # partners left of 56, counted by hand
     "rule lists": 46,
     "simple": 46,
     "smart": 51,
@@ -25,7 +25,7 @@ LEFT = {  # partners of 56 that stay, counted by hand
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_is_left_out_whole_and_nobody_else(family):
+def test_exactly_one_family_is_left_out(family):
     partners = tomllib.loads(PRESET.read_text())["partners"]
     left = unseen_families.without(family, partners)
     assert len(left) == LEFT[family]
@@ -40,11 +40,11 @@ def test_a_family_is_left_out_whole_and_nobody_else(family):
     assert not [name for name in left if any(word in name for word in words)]
 
 
-def test_the_table_counts_seeds_that_have_every_family(tmp_path):
+def test_table_counts_complete_seeds(tmp_path):
     for row, family in enumerate(FAMILIES):
         for seed in (0, 1, 2):
             if family == "smart" and seed == 2:
-                continue  # not done yet
+                continue  # not trained yet
             run = tmp_path / unseen_families.folder(family, seed)
             run.mkdir()
             means = {name: {"mean": 20.0, "mean_ci95": [19.0, 21.0]} for name in FAMILIES}
@@ -62,7 +62,7 @@ def test_the_table_counts_seeds_that_have_every_family(tmp_path):
     assert lines[-1] == "over families, seeds 0, 1: 17.80 [13.99, 21.61]; worst 15.30"
 
 
-def test_a_training_is_one_that_the_script_takes():
+def test_training_commands_are_valid():
     words = unseen_families.training("simple", 7)
     parse = ALGORITHMS["best_response"].config
     config = parse_args(parse, "best_response", configs_folder(), "quick", words[1:])

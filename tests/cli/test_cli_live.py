@@ -28,7 +28,7 @@ def account(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--server", "http://hanab.example"], "over http the password could be read"),
+        (["--server", "http://hanab.example"], "http would send the password unencrypted"),
         (["--credentials", "nowhere.txt"], "nowhere.txt"),
         (["--tables", "2"], "expected an account named Bot-... for several tables"),
         (["--players", "6"], "--players: expected 2 to 5, got 6"),

@@ -314,7 +314,7 @@ def test_invalid_challenges_are_rejected(changes: dict[str, Any], message: str) 
     [
         ({"proxies": ("bot:x",)}, "bot:x"),
         ({"agents": ("bot:x",)}, "bot:x"),
-        ({"agents": ("bot:simple",)}, "--agents bot:simple: expected a proxy that is not the cand"),
+        ({"agents": ("bot:simple",)}, "--agents bot:simple: expected a proxy other than the cand"),
         ({"proxies": ("bot:iggi", "bot:iggi")}, "--proxies: expected policies that differ"),
         ({"partner": "simple+bot:simple"}, "--proxies: expected policies that differ"),
         (

@@ -1,6 +1,4 @@
-"""Games kept where the test is, the two kinds of stores, and a real browser."""
-
-from __future__ import annotations
+"""Fixtures: games in temporary folders, both kinds of stores, a real browser."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -21,14 +19,14 @@ from hanabi_rl.people.study.play import StudyPlay
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server on a busy machine is not one that kept a candidate waiting."""
+def generous_time_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise time limits for busy machines."""
     monkeypatch.setattr(candidate_connection, "SLOW_S", 1000.0)
 
 
 @pytest.fixture
 def make_play(tmp_path: Path) -> Callable[..., LocalPlay]:
-    """`make_play(rules, agents=..., seed=0)`: kept in `tmp_path / "games"`."""
+    """`make_play(rules, agents=..., seed=0)`, with games in `tmp_path / "games"`."""
     return functools.partial(serving.make_play, tmp_path / "games")
 
 
@@ -40,7 +38,7 @@ def postgres() -> Iterator[Cluster]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    """Of a store that is not yet made."""
+    """Location for a new store."""
     if request.param == "sqlite":
         return tmp_path / "challenge.sqlite"
     return request.getfixturevalue("postgres").new()
@@ -58,8 +56,8 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
-    """`open_page(address, size, wait=".board", script=None, **context)`; an error in the page's
-    script fails the test. `script` runs before the page's own."""
+    """`open_page(address, size, wait=".board", script=None, **context)`; a script error in the page
+    fails the test. `script` runs before the page's scripts."""
     contexts, problems = [], []
 
     def make(
@@ -87,7 +85,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def visit() -> Iterator[Callable[[StudyPlay], TestClient]]:
-    """`visit(play)`: a browser at the study's pages, with cookies of its own."""
+    """`visit(play)`: a browser at the study's pages, with its own cookies."""
     clients = []
 
     def make(play: StudyPlay) -> TestClient:

@@ -1,11 +1,8 @@
-"""How many faults are injected, and what came of them.
+"""Number of injected faults, and their results.
 
-Each promise is one test, which injects a few faults by default and all of them with
-HANABI_RL_INJECTIONS=full: `python tests/reliability/run.py` does that and prints the table of
-docs/reliability.md.
+One test per guarantee. Each injects a few faults by default, all with HANABI_RL_INJECTIONS=full:
+`python tests/reliability/run.py` does so and prints the table of docs/reliability.md.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
@@ -20,19 +17,19 @@ from hanabi_rl.data.files import save_games
 
 @pytest.fixture(scope="session")
 def injections() -> Callable[[int, int], int]:
-    """`injections(short, full)`: how many faults this session injects."""
+    """`injections(short, full)`: number of faults to inject in this session."""
     whole = os.environ.get("HANABI_RL_INJECTIONS", "short") == "full"
     return lambda short, full: full if whole else short
 
 
 class Tally:
-    """Counts the faults of one row of the table; the test fails where one did harm."""
+    """Counts the faults of one row of the table; the test fails if a fault did harm."""
 
     def __init__(self, row: str) -> None:
         self.row, self.survived, self.lost = row, 0, list[str]()
 
     def add(self, fault: str, harm: str | None) -> None:
-        """One injected fault, and what it destroyed, if anything."""
+        """Record one injected fault and the harm that it did, if any."""
         if harm is None:
             self.survived += 1
         else:
@@ -41,7 +38,7 @@ class Tally:
 
 @pytest.fixture
 def tally(record_property: Callable[[str, object], None]) -> Iterator[Callable[[str], Tally]]:
-    """`tally("kill")` counts the faults of that row; `run.py` collects the rows."""
+    """`tally("kill")` counts the faults of a row; `run.py` collects the rows."""
     rows: list[Tally] = []
 
     def begin(row: str) -> Tally:
@@ -59,7 +56,7 @@ def tally(record_property: Callable[[str, object], None]) -> Iterator[Callable[[
 
 @pytest.fixture(scope="session")
 def game_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Files of small games to clone and to validate on."""
+    """Files of small games for training and validation."""
     folder = tmp_path_factory.mktemp("games")
     files = folder / "train.safetensors", folder / "val.safetensors"
     for path, number, seed in zip(files, (40, 16), (0, 1), strict=True):
@@ -69,7 +66,7 @@ def game_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def clone(game_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A finished BC run that nobody disturbed."""
+    """An uninterrupted finished BC run."""
     train, val = map(str, game_files)
     run = Run("bc", tmp_path_factory.mktemp("runs") / "clone", "--data", train, "--val", val)
     assert run.finish() == 0, run.output()
@@ -77,8 +74,8 @@ def clone(game_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def undisturbed(clone: Run, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
-    """`undisturbed("hdr_ippo")`: a finished run of that learner that nobody disturbed."""
+def uninterrupted(clone: Run, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """`uninterrupted("hdr_ippo")`: an uninterrupted finished run of that algorithm."""
     finished = {"bc": clone}
 
     def find(algo: str) -> Run:

@@ -1,12 +1,10 @@
-"""Injects every fault as often as docs/reliability.md says, and prints its table.
+"""Inject all faults of docs/reliability.md and print its table.
 
-python tests/reliability/run.py                       # all of it: about 25 minutes on one core
-python tests/reliability/run.py test_signals.py       # the kills alone; any arguments of pytest's
+python tests/reliability/run.py                       # all: about 25 minutes on one core
+python tests/reliability/run.py test_signals.py       # only kills; any pytest arguments
 
-Exits with pytest's code: 0 where every fault was survived.
+Exits with pytest's code: 0 if no fault did harm.
 """
-
-from __future__ import annotations
 
 import os
 import subprocess
@@ -20,8 +18,7 @@ COMMAND = "python tests/reliability/run.py"
 
 
 def main(args: list[str]) -> int:
-    """Runs the tests of this folder that are named in `args` (all where none is) and prints the
-    table."""
+    """Run the named tests of this folder (default: all) and print the table."""
     chosen = [str(HERE / arg) if (HERE / arg.split("::")[0]).exists() else arg for arg in args] or [
         str(HERE)
     ]
@@ -31,7 +28,7 @@ def main(args: list[str]) -> int:
             "-n",
             "0",
             "-m",
-            "",  # the slow ones too
+            "",  # includes slow tests
             "-p",
             "no:cacheprovider",
             "-o",
@@ -48,7 +45,7 @@ def main(args: list[str]) -> int:
 
 
 def table(report: Path) -> str:
-    """The rows that the tests counted, in Markdown."""
+    """Rows that the tests counted, in Markdown."""
     rows: dict[str, list[int]] = {}
     files: dict[str, str] = {}
     for case in ElementTree.parse(report).iter("testcase"):

@@ -1,6 +1,4 @@
-"""Checkpoints that rot, lose files, run out of disk or belong to another model."""
-
-from __future__ import annotations
+"""Checkpoints that are corrupt, incomplete, truncated by a full disk, or from another model."""
 
 import dataclasses
 import itertools
@@ -28,12 +26,12 @@ from hanabi_rl.runs.session import _restored
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.trees import IncompatibleError
 
-LIMIT_S = 5  # for a step back; only the full run is timed
+LIMIT_S = 5  # to fall back by one step; timed in full runs only
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints 1 and 2; tests that damage them copy them first."""
+    """Checkpoints 1 and 2; tests copy them before they damage them."""
     directory = tmp_path_factory.mktemp("saved") / "checkpoints"
     with Checkpointer(directory) as checkpoints:
         for step in (1, 2):
@@ -44,15 +42,15 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files_of(saved: Path) -> list[Path]:
-    """The newest checkpoint's files, relative to the directory."""
+    """Files of the newest checkpoint, relative to the directory."""
     return sorted(path.relative_to(saved) for path in (saved / "2").rglob("*") if path.is_file())
 
 
 def harm_of_damage(
     saved: Path, copy: Path, damage: Callable[[Path], None], limit_s: float = math.inf
 ) -> str | None:
-    """What restoring makes of a damaged newest checkpoint: None where it is bit-exact, or one step
-    back with a warning that names it."""
+    """Restore a copy with a damaged newest checkpoint. Allowed (None): bit-exact, or one step back
+    with a warning that names the step."""
     shutil.copytree(saved, copy)
     damage(copy)
     started = time.monotonic()
@@ -65,26 +63,26 @@ def harm_of_damage(
             return f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
     if seconds > limit_s:
-        return f"it took {seconds:.1f} s"
+        return f"took {seconds:.1f} s"
     shutil.rmtree(copy)
     exact = [raw(leaf) for leaf in jax.tree.leaves(make_state(restored.step))]
     if [raw(leaf) for leaf in jax.tree.leaves(restored.state)] != exact or restored.host_state != {
         "epoch": restored.step
     }:
-        return f"step {restored.step} was restored wrong, silently"
+        return f"step {restored.step} was restored wrong without an error"
     named = any("checkpoint 2 " in str(warning.message) for warning in caught)
     return (
         None if restored.step == 2 or named else "one step back without a warning that names step 2"
     )
 
 
-def test_a_flipped_bit_never_restores_wrong(
+def test_flipped_bits_never_restore_wrong_values(
     saved: Path, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     rng, flips, limit_s = random.Random(2), tally("bit rot"), injections(10**9, LIMIT_S)
     files = [path for path in files_of(saved) if (saved / path).stat().st_size]
     for number in range(injections(12, 200)):
-        # Every second flip goes where Orbax does not look: the arrays' bytes.
+        # every second flip hits the arrays' bytes, which Orbax does not check
         largest = max(files, key=lambda path: (saved / path).stat().st_size)
         path = largest if number % 2 else rng.choice(files)
         bit = rng.randrange(8 * (saved / path).stat().st_size)
@@ -97,7 +95,7 @@ def test_a_flipped_bit_never_restores_wrong(
         flips.add(f"bit {bit} of {path}", harm_of_damage(saved, tmp_path / "copy", flip, limit_s))
 
 
-def test_missing_pieces_fall_back(
+def test_missing_files_fall_back(
     saved: Path, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     pieces, limit_s = tally("missing pieces"), injections(10**9, LIMIT_S)
@@ -115,15 +113,14 @@ def test_missing_pieces_fall_back(
             pieces.add(f"{path} {name}", harm_of_damage(saved, tmp_path / "copy", cut, limit_s))
 
 
-def test_a_half_deleted_step_is_neither_latest_nor_best(
+def test_half_deleted_step_is_skipped(
     saved: Path,
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Step 2 is about to be replaced, and its deletion is cut short after each number of files, as
-    a kill would."""
+    """The deletion of step 2 is cut short after each number of files, as by a kill."""
     deleted, unlink = tally("half-deleted step"), os.unlink
 
     class Killed(BaseException):
@@ -209,13 +206,11 @@ def works(command: list[str]) -> bool:
 LIMITS = (700_000, 20_000, 1_000, 30, 0)
 
 
-@pytest.mark.slow  # a process of its own
+@pytest.mark.slow  # a separate process
 @pytest.mark.parametrize("means", ["RLIMIT_FSIZE", "tmpfs"])
-def test_a_full_disk_is_an_error_and_nothing_is_lost(
-    means: str, tally: Callable, tmp_path: Path
-) -> None:
-    """In a process of its own: Orbax's threads complain on stderr there. A tmpfs where one can be
-    mounted (ENOSPC), and a limit on the size of a file (EFBIG) everywhere."""
+def test_full_disk_is_an_error_without_loss(means: str, tally: Callable, tmp_path: Path) -> None:
+    """In a separate process, because Orbax's threads print to stderr. ENOSPC on a tmpfs where one
+    can be mounted, EFBIG (limited file size) everywhere."""
     mounted = means == "tmpfs"
     inside = [
         "unshare",
@@ -229,7 +224,7 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(
         shutil.which("unshare") is None
         or subprocess.run([*inside, "true"], capture_output=True).returncode
     ):
-        pytest.skip("needs the right to mount a tmpfs in a namespace of its own")
+        pytest.skip("needs permission to mount a tmpfs in a namespace")
     code = DISK_FULL.format(folder=str(tmp_path), mounted=mounted, limits=LIMITS)
     output = run_python(code, within=inside if mounted else [])
     full = tally("disk full")
@@ -269,10 +264,8 @@ WRONG_MODELS = {
 
 
 @pytest.mark.parametrize("name", WRONG_MODELS)
-def test_another_model_is_an_error_that_names_the_leaf(
-    name: str, saved: Path, tally: Callable
-) -> None:
-    """No silent cast, and no fallback: a warning would be an error here."""
+def test_different_model_error_names_leaf(name: str, saved: Path, tally: Callable) -> None:
+    """No silent cast and no fallback: a warning would fail the test."""
     wrong = tally("wrong model")
     change, message = WRONG_MODELS[name]
     template = make_state(0)
@@ -282,7 +275,7 @@ def test_another_model_is_an_error_that_names_the_leaf(
     wrong.add(name, None)
 
 
-def test_a_run_of_another_version_says_what_can_still_be_done(saved: Path) -> None:
+def test_other_version_error_suggests_a_way_forward(saved: Path) -> None:
     template = make_state(0)
     WRONG_MODELS[next(iter(WRONG_MODELS))][0](template)
     with (
@@ -292,9 +285,7 @@ def test_a_run_of_another_version_says_what_can_still_be_done(saved: Path) -> No
         _restored(checkpoints, template, Path("runs/old"))
 
 
-def test_another_game_or_network_is_an_error_that_names_the_leaf(
-    tally: Callable, tmp_path: Path
-) -> None:
+def test_different_game_or_network_error_names_leaf(tally: Callable, tmp_path: Path) -> None:
     wrong, rules = tally("wrong model"), Rules(num_colors=2, num_ranks=3, hand_size=2)
     network = NetworkConfig(embedding=(4,), lstm=(4,), decoder=(4,), critic=(4,))
 
@@ -332,7 +323,7 @@ def test_another_game_or_network_is_an_error_that_names_the_leaf(
             wrong.add(name, None)
 
 
-def test_another_format_is_an_error_and_a_flipped_version_is_damage(
+def test_unknown_format_is_error_flipped_version_damage(
     saved: Path, tally: Callable, tmp_path: Path
 ) -> None:
     wrong = tally("wrong model")
@@ -346,7 +337,7 @@ def test_another_format_is_an_error_and_a_flipped_version_is_damage(
     shutil.copytree(saved, copy)
     claim(copy)
     path = copy / "2" / "manifest" / "metadata"
-    # another format's digest
+    # digest of an unknown format
     path.write_text(path.read_text().replace('"sha256": "', '"sha256": "0', 1))
     with (
         Checkpointer(copy) as checkpoints,

@@ -1,7 +1,4 @@
-"""Run folders that are taken, read-only, finished, or another run's: a clear message, and nothing
-is overwritten."""
-
-from __future__ import annotations
+"""Run folders that are locked, read-only, finished or of another run: refused with an error."""
 
 import dataclasses
 import hashlib
@@ -23,15 +20,15 @@ from hanabi_rl.storage.dataclass_io import from_dict
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file but the lock's."""
+    """SHA-256 of all files except the lock."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def refused(run: Run, message: str, *flags: str) -> str | None:
-    """What is wrong with how a process started in the run's folder was refused."""
-    before, said = contents(run.folder), len(run.output())
-    code, last = run.finish(*flags), run.output()[said:].strip()
+    """Start a process in the run's folder; return the fault in its refusal, if any."""
+    before, printed = contents(run.folder), len(run.output())
+    code, last = run.finish(*flags), run.output()[printed:].strip()
     if code != 2 or re.search(message, last) is None or "Traceback" in last:
         return f"exit code {code}: {last[-500:]}"
     return None if contents(run.folder) == before else "files were overwritten"
@@ -44,16 +41,15 @@ def finished(clone: Run, tmp_path: Path) -> Run:
     return Run("bc", tmp_path / "run", *clone.flags)
 
 
-@pytest.mark.slow  # two processes; one is refused in one process below
-def test_two_runs_in_one_folder(
+@pytest.mark.slow  # two processes; refused in one process below
+def test_second_run_in_folder_is_refused(
     clone: Run, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    """The second is refused while the first trains, and the first is not disturbed; its lock dies
-    with it."""
+    """The first run continues undisturbed; its lock ends with its process."""
     row, run = tally("run folders"), Run("bc", tmp_path / "run", *clone.flags)
     first = run.start()
     wait_for(lambda: run.steps() or first.exitcode is not None)
-    os.kill(first.pid or 0, 19)  # SIGSTOP: it holds the folder for as long as we look
+    os.kill(first.pid or 0, 19)  # SIGSTOP: keeps the folder locked meanwhile
     second = Run("bc", run.folder)
     row.add(
         "two at once",
@@ -63,19 +59,19 @@ def test_two_runs_in_one_folder(
     first.join()
     with lock_run_dir(run.folder):
         pass
-    if injections(0, 1):  # else in test_signals.py alone: nothing was overwritten above
+    if injections(0, 1):  # otherwise only in test_signals.py: nothing was overwritten above
         assert run.finish() == 0 and run.result() == clone.result(), run.output()
         assert run.leftovers() == []
 
 
-def test_a_finished_run_is_only_measured_again(
+def test_finished_run_is_only_evaluated_again(
     finished: Run, injections: Callable[..., int], tally: Callable
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("tests/algorithms/test_run_bc.py is the short form")
+        pytest.skip("short form: tests/algorithms/test_run_bc.py")
     row, expected = tally("run folders"), finished.result()
-    redone = ("learning-curve.png", "summary.json")  # the summary names the folder, which is a copy
-    kept = {
+    redone = ("learning-curve.png", "summary.json")  # the summary contains the folder's name
+    unchanged = {
         path: digest
         for path, digest in contents(finished.folder).items()
         if not path.endswith(redone)
@@ -84,7 +80,7 @@ def test_a_finished_run_is_only_measured_again(
     after = contents(finished.folder)
     harm = (
         None
-        if all(after[path] == digest for path, digest in kept.items())
+        if all(after[path] == digest for path, digest in unchanged.items())
         else "files were overwritten"
     )
     if code != 0 or "has its 3 epochs: only measuring it again" not in finished.output():
@@ -92,11 +88,11 @@ def test_a_finished_run_is_only_measured_again(
     row.add("a finished run resumed", harm if finished.result() == expected else "another result")
 
 
-def test_another_algorithm_and_another_config(
+def test_other_algorithm_or_config_is_refused(
     finished: Run, injections: Callable[..., int], tally: Callable
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("in one process below, and as two in test_two_runs_in_one_folder")
+        pytest.skip("short form: one process below, two in test_second_run_in_folder_is_refused")
     row = tally("run folders")
     other = Run("br_bc", finished.folder)
     row.add(
@@ -112,7 +108,7 @@ def test_another_algorithm_and_another_config(
     )
 
 
-def test_a_config_that_is_given_in_python_is_checked_too(finished: Run) -> None:
+def test_python_config_is_validated(finished: Run) -> None:
     saved = from_dict(BCConfig, read_config(finished.folder))
     same = dataclasses.replace(saved, run_dir=str(finished.folder), resume=True)
     for algo, config, message in (
@@ -143,10 +139,9 @@ for config in (config, dataclasses.replace(config, run_dir=str(folder / "new"), 
 """
 
 
-@pytest.mark.slow  # a process of its own
-def test_a_read_only_folder(finished: Run, tally: Callable) -> None:
-    """For a user who may not write there: by the mode of the folder, or for root by mounting it
-    read-only."""
+@pytest.mark.slow  # a separate process
+def test_read_only_folder_is_refused(finished: Run, tally: Callable) -> None:
+    """For a user without write permission: by file mode, or for root by a read-only mount."""
     folder, inside = finished.folder, list[str]()
     if os.geteuid() == 0:
         mount = f'mount --bind {folder} {folder} && mount -o remount,bind,ro {folder} && exec "$@"'
@@ -155,7 +150,7 @@ def test_a_read_only_folder(finished: Run, tally: Callable) -> None:
             shutil.which("unshare") is None
             or subprocess.run([*inside, "true"], capture_output=True).returncode
         ):
-            pytest.skip("root writes to read-only folders, and may not mount one here")
+            pytest.skip("root writes to read-only folders, and cannot mount one here")
     else:
         folder.chmod(0o555)
     row, before = tally("run folders"), contents(folder)
@@ -171,7 +166,7 @@ def test_a_read_only_folder(finished: Run, tally: Callable) -> None:
     row.add("a read-only folder", None if right and contents(folder) == before else f"{lines}")
 
 
-def test_leftovers_of_a_kill_are_cleared_when_the_folder_is_opened(finished: Run) -> None:
+def test_partial_writes_are_removed_on_open(finished: Run) -> None:
     folder, policy = finished.folder, contents(finished.folder / "policy")
     (folder / ".policy.123.tmp").mkdir()
     for name in (".summary.json", "policy/.policy.safetensors"):
@@ -183,7 +178,7 @@ def test_leftovers_of_a_kill_are_cleared_when_the_folder_is_opened(finished: Run
         assert finished.leftovers() == [] and contents(folder / "policy") == policy
 
 
-def test_the_lock_is_free_again_and_names_its_holder(tmp_path: Path) -> None:
+def test_lock_is_released_and_names_holder(tmp_path: Path) -> None:
     folder = create_run("bc", num_players=2, preset=None, seed=0, run_dir=tmp_path / "run")
     for _ in range(2):
         with (

@@ -1,7 +1,4 @@
-"""Recorded games that lie are refused, each with its place; recorded games that do not are
-accepted."""
-
-from __future__ import annotations
+"""Inconsistent recorded games are refused with their position; consistent ones are accepted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,43 +17,44 @@ Lie = Callable[[Tensors, int, np.random.Generator], int | None]
 RULES = Rules()
 
 
-def mover(turn: int) -> int:
+def current_player(turn: int) -> int:
     return turn % RULES.num_players
 
 
 def illegal_move(t: Tensors, game: int, rng: np.random.Generator) -> int:
-    """A discard on the first turn, while all information tokens are there."""
+    """A discard on the first turn, with all information tokens."""
     t["actions"][game, 0, 0] = rng.integers(RULES.hand_size)
     return 0
 
 
 def move_out_of_turn(t: Tensors, game: int, rng: np.random.Generator) -> int:
     turn = int(rng.integers(t["num_actions"][game]))
-    t["actions"][game, turn, 1 - mover(turn)] = rng.integers(RULES.noop)
+    t["actions"][game, turn, 1 - current_player(turn)] = rng.integers(RULES.noop)
     return turn
 
 
 def noop_before_num_actions(t: Tensors, game: int, rng: np.random.Generator) -> int:
     turn = int(rng.integers(t["num_actions"][game]))
-    t["actions"][game, turn, mover(turn)] = RULES.noop
+    t["actions"][game, turn, current_player(turn)] = RULES.noop
     return turn
 
 
 def action_out_of_range(t: Tensors, game: int, rng: np.random.Generator) -> int:
     turn = int(rng.integers(t["actions"].shape[1]))
-    t["actions"][game, turn, mover(turn)] = rng.choice([-1, RULES.num_moves, 99, 2**31 - 1])
+    invalid = [-1, RULES.num_moves, 99, 2**31 - 1]
+    t["actions"][game, turn, current_player(turn)] = rng.choice(invalid)
     return turn
 
 
 def move_after_the_end(t: Tensors, game: int, rng: np.random.Generator) -> int:
-    # one move right after a last life lost is jaxmarl's, and no lie
+    # jaxmarl records one more move after the last life is lost: allowed
     turn = int(rng.integers(t["num_actions"][game] + 1, t["actions"].shape[1]))
-    t["actions"][game, turn, mover(turn)] = rng.integers(RULES.noop)
+    t["actions"][game, turn, current_player(turn)] = rng.integers(RULES.noop)
     return turn
 
 
 def longer_than_it_was(t: Tensors, game: int, rng: np.random.Generator) -> int:
-    turn = int(t["num_actions"][game])  # the rules had ended the game, or nobody moved
+    turn = int(t["num_actions"][game])  # the game was over, or there were no moves
     t["num_actions"][game] += 2
     return turn
 
@@ -66,7 +64,7 @@ def num_actions_beyond_the_array(t: Tensors, game: int, rng: np.random.Generator
 
 
 def num_actions_that_wrap(t: Tensors, game: int, rng: np.random.Generator) -> None:
-    """In int32 this would be the right number."""
+    """In int32 this wraps to the right number."""
     t["num_actions"] = t["num_actions"].astype(np.int64)
     t["num_actions"][game] += 2**32
 
@@ -84,8 +82,8 @@ def wrong_score(t: Tensors, game: int, rng: np.random.Generator) -> int:
 
 
 LIES: dict[str, Lie] = {
-    lie.__name__.replace("_", " "): lie
-    for lie in (
+    fault.__name__.replace("_", " "): fault
+    for fault in (
         illegal_move,
         move_out_of_turn,
         noop_before_num_actions,
@@ -106,10 +104,10 @@ def games() -> Games:
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_lie_is_refused_with_its_game_and_turn(
+def test_inconsistent_game_error_names_game_and_turn(
     name: str, games: Games, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    path, lies, rng = (
+    path, row, rng = (
         tmp_path / "games.safetensors",
         tally("inconsistent games"),
         np.random.default_rng(len(name)),
@@ -128,22 +126,20 @@ def test_a_lie_is_refused_with_its_game_and_turn(
                 turn,
                 True,
             )
-            lies.add(name, None if right else f"expected game {game}, turn {turn}: {error}")
+            row.add(name, None if right else f"expected game {game}, turn {turn}: {error}")
         else:
-            lies.add(name, f"game {game}, turn {turn} was accepted")
+            row.add(name, f"game {game}, turn {turn} was accepted")
 
 
-def test_a_wrong_number_of_players_is_refused(
-    games: Games, tally: Callable, tmp_path: Path
-) -> None:
-    path, lies = tmp_path / "games.safetensors", tally("inconsistent games")
+def test_wrong_player_count_is_refused(games: Games, tally: Callable, tmp_path: Path) -> None:
+    path, row = tmp_path / "games.safetensors", tally("inconsistent games")
     save_games(path, games)
     tensors = load_file(path)
     for players in (-1, 0, 1, 3, 4, 5, 6, 2**31 - 1):
         save_file(tensors | {"num_players": np.array(players, np.int32)}, path)
         with pytest.raises(GameDataError, match=r"(actions: expected shape|num_players: ).*got"):
             load_games(path)
-        lies.add(f"{players} players", None)
+        row.add(f"{players} players", None)
 
 
 RECORDED = (
@@ -160,7 +156,7 @@ RECORDED = (
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_games_are_accepted(name: str, tally: Callable) -> None:
-    """Every one of them, unfinished ones flagged."""
+    """All games of the file; unfinished ones are flagged."""
     path = shared_data(f"{name}.safetensors")
     games, real = load_games(path), tally("recorded games accepted")
     stored = load_file(path)["scores"]

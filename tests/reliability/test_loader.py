@@ -1,7 +1,4 @@
-"""The data loader, resumed at every batch of two epochs, goes on with the same games under the same
-colours."""
-
-from __future__ import annotations
+"""Data loader resumed at each batch of two epochs: same games, same colour permutations."""
 
 import hashlib
 import json
@@ -19,15 +16,15 @@ RULES = Rules(num_players=2, num_colors=3, num_ranks=3, hand_size=2)
 
 
 def tail(replayed: Callable, loader: BatchLoader, batches: int) -> list[str]:
-    """A digest of all that the learner is given in each of the next batches."""
+    """Digests of the next batches."""
     digests = []
     for _ in range(batches):
-        given = jax.device_get(jax.tree.leaves(replayed(loader.next_batch())))
-        digests.append(hashlib.sha256(b"".join(leaf.tobytes() for leaf in given)).hexdigest())
+        leaves = jax.device_get(jax.tree.leaves(replayed(loader.next_batch())))
+        digests.append(hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest())
     return digests
 
 
-def test_the_tail_is_the_same_from_every_batch(
+def test_resumed_loader_continues_identically(
     injections: Callable[..., int], tally: Callable
 ) -> None:
     games, resumed = teacher_games(RULES, 45), tally("loader resumed")
@@ -41,7 +38,7 @@ def test_the_tail_is_the_same_from_every_batch(
         loader.next_batch()
         assert loader.epoch == (batch + 1) // loader.batches_per_epoch
     whole = tail(replayed, BatchLoader(len(games), 4, seed=1), total)
-    assert len(set(whole)) == total, "colours and order change from epoch to epoch"
+    assert len(set(whole)) == total, "epochs have equal colours or order"
     for batch in range(0, total, injections(5, 1)):
         fresh = BatchLoader(len(games), 4, seed=1)
         fresh.load_state_dict(json.loads(positions[batch]))

@@ -1,7 +1,4 @@
-"""Malformed files: thousands of mutations of real ones, and files made to cost memory or to run
-code."""
-
-from __future__ import annotations
+"""Malformed files: mutations of real files, and files crafted to exhaust memory or execute code."""
 
 import json
 import os
@@ -74,7 +71,7 @@ def put_word(draw: Any, content: bytes, at: int) -> bytes:
 
 
 def put_number(draw: Any, content: bytes, at: int) -> bytes:
-    """Another number in the place of the next one."""
+    """Replace the next number by another one."""
     found = re.compile(rb"\d+").search(content, at)
     start, stop = found.span() if found else (at, at)
     return content[:start] + str(draw(st.integers(-3, 2**64))).encode() + content[stop:]
@@ -93,7 +90,7 @@ def repeat(draw: Any, content: bytes, at: int) -> bytes:
 
 
 def put_length(draw: Any, content: bytes, at: int) -> bytes:
-    """A safetensors file that lies about the length of its header."""
+    """A safetensors file with a wrong header length."""
     return (
         struct.pack("<Q", draw(st.sampled_from((0, 1, 2**20, 2**40, 2**63, 2**64 - 1))))
         + content[8:]
@@ -101,8 +98,7 @@ def put_length(draw: Any, content: bytes, at: int) -> bytes:
 
 
 def mutate(draw: Any, content: bytes, header: int) -> bytes:
-    """`content` after one to four mutations, half of them in its first `header` bytes, where a file
-    says what it is."""
+    """Mutate `content` one to four times, half of the time within the first `header` bytes."""
     for _ in range(draw(st.integers(1, 4))):
         end = min(header, len(content)) if draw(st.booleans()) else len(content)
         if end > 0:
@@ -114,7 +110,7 @@ def mutate(draw: Any, content: bytes, header: int) -> bytes:
 
 
 def peak_of(read: Callable[[], object]) -> tuple[int, Exception | None]:
-    """Bytes that Python and NumPy held at most, and what was raised."""
+    """Peak memory of Python and NumPy in bytes, and the exception."""
     tracemalloc.start()
     try:
         read()
@@ -133,14 +129,14 @@ def games() -> Games:
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".json", ".jsonl"])
-def test_mutated_files_of_games_are_read_or_refused(
+def test_mutated_game_files_are_read_or_refused(
     suffix: str, games: Games, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     path, files = tmp_path / f"games{suffix}", tally("malformed files")
     save_games(path, games)
     original = path.read_bytes()
     header = 8 + struct.unpack("<Q", original[:8])[0] if suffix == ".safetensors" else 200
-    load_games(path)  # what is compiled is not the file's doing
+    load_games(path)  # compile beforehand: not part of the measured memory
     times = 2 if suffix == ".safetensors" else 20
 
     @seed(10)
@@ -166,7 +162,6 @@ def test_mutated_files_of_games_are_read_or_refused(
 def test_mutated_policies_are_read_or_refused(
     injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
-    """A run's file."""
     files, folder = tally("malformed files"), tmp_path / "policy"
     small = Rules(num_colors=2, num_ranks=2, hand_size=2)
     network = NetworkConfig(embedding=(4,), lstm=(), decoder=(4,), critic=(4,))
@@ -200,7 +195,7 @@ def test_mutated_policies_are_read_or_refused(
 
 
 def lying_header(shape: list[int], begin: int = 0, end: int = 0) -> bytes:
-    """A safetensors file that announces a tensor `actions` of that shape."""
+    """Header of a safetensors file with a tensor `actions` of this shape."""
     header = json.dumps(
         {"actions": {"dtype": "I32", "shape": shape, "data_offsets": [begin, end]}}
     ).encode()
@@ -208,7 +203,7 @@ def lying_header(shape: list[int], begin: int = 0, end: int = 0) -> bytes:
 
 
 def empty_games(turns: int) -> bytes:
-    """A file without games that announces endless ones: no byte of data is missing."""
+    """A file of zero games with very long arrays: no data bytes are missing."""
     shapes: dict[str, list[int]] = {name: [0] for name in ("game_ids", "num_actions", "scores")}
     shapes |= {"actions": [0, turns, 2], "decks": [0, 50, 2], "num_players": []}
     tensors = {
@@ -236,7 +231,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_cost_no_more_than_they_weigh(name: str, tally: Callable, tmp_path: Path) -> None:
+def test_memory_stays_proportional_to_file_size(name: str, tally: Callable, tmp_path: Path) -> None:
     bombs, path = tally("memory bombs"), tmp_path / name
     path.write_bytes(BOMBS[name])
     peak, error = peak_of(lambda: load_games(path))
@@ -254,7 +249,7 @@ class Explosive:
     "name",
     ["games.safetensors", "games.json", "games.jsonl", "games.pkl", "games.npz", "policy.json"],
 )
-def test_pickles_are_refused_and_run_nothing(
+def test_pickles_are_refused_without_execution(
     name: str, tally: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -274,4 +269,4 @@ def test_pickles_are_refused_and_run_nothing(
     ):
         with pytest.raises(ValueError, match="expected|valid"):
             read()
-    pickles.add(name, "it ran" if Path("exploded").exists() else None)
+    pickles.add(name, "executed" if Path("exploded").exists() else None)

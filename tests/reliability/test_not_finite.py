@@ -1,7 +1,4 @@
-"""A NaN or an infinity stops the run before the update is applied, by name, and nothing bad is
-saved."""
-
-from __future__ import annotations
+"""NaN or infinity stops a run before the update is applied, naming the term; nothing is saved."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +20,7 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.checkpoint import Checkpointer, read_documents
 
-# As in presets/, so that evaluations are compiled once for all tests.
-NETWORKS = {
+NETWORKS = {  # as in presets/, so that evaluations compile once for all tests
     "bc": NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), dropout=0.3),
     "ippo": NetworkConfig(
         embedding=(16,),
@@ -36,12 +32,12 @@ NETWORKS = {
         dropout=0.0,
     ),
 }
-GOOD, BAD = 4, 5  # the last update that is finite, and the one that is not
+GOOD, BAD = 4, 5  # last finite update, and the nonfinite one
 
 
 @jax.custom_vjp
 def spoilt_backwards(x: jax.Array, spoil: jax.Array) -> jax.Array:
-    """x, and a gradient of NaN where `spoil`."""
+    """Identity with a NaN gradient where `spoil`."""
     return x
 
 
@@ -52,7 +48,7 @@ spoilt_backwards.defvjp(
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, learner: type, term: str, value: float) -> None:
-    """Makes `term` of the update `BAD` NaN or infinite, inside the jitted function."""
+    """Make `term` of update `BAD` equal to `value` inside the jitted function."""
     update, count = learner.update, "update" if learner is PPO else "step"
     name = "ppo_loss" if learner is PPO else "bc_loss"
     compute, returns = getattr(losses, name), PPO.returns
@@ -112,7 +108,7 @@ TERMS = [
 
 
 @pytest.mark.parametrize(("algo", "learner", "term"), TERMS)
-def test_the_run_stops_and_keeps_the_last_good_checkpoint(
+def test_run_stops_and_keeps_last_finite_checkpoint(
     algo: str,
     learner: type,
     term: str,
@@ -124,7 +120,7 @@ def test_the_run_stops_and_keeps_the_last_good_checkpoint(
 ) -> None:
     whole = injections(0, 1)
     if not whole and (algo, term) != ("ippo", "gradient_norm"):
-        pytest.skip("one term of PPO is enough for the short form")
+        pytest.skip("short form: one term of PPO")
     row = tally("not a number")
     for value in (np.nan, np.inf, -np.inf)[: 3 if whole and term == "loss" else 1]:
         folder = tmp_path / str(value)
@@ -137,29 +133,28 @@ def test_the_run_stops_and_keeps_the_last_good_checkpoint(
         named = f"expected a finite {term} in {kind} {BAD}" in str(caught.value)
         named = named and f"last intact checkpoint: {GOOD}" in str(caught.value)
         harm = None if named and steps[-1] == GOOD else f"{caught.value}; checkpoints {steps}"
-        if whole and harm is None and value is np.nan:  # the cause is gone: the run goes on
+        if whole and harm is None and value is np.nan:  # without the fault the run continues
             run(algo, folder, game_files, resume=True)
         row.add(f"{value} in {term} of {algo}", harm)
 
 
-def test_the_update_is_not_applied() -> None:
-    """Under jit: the old tree, bit for bit, where one term is not finite; the new one where only
-    others are not."""
+def test_nonfinite_update_is_not_applied() -> None:
+    """Under jit: bit-exact old tree if the tested terms are not finite, new tree otherwise."""
     new, old = {"w": jnp.arange(3.0), "n": jnp.int32(7)}, {"w": jnp.full(3, 9.0), "n": jnp.int32(6)}
     apply = jax.jit(finite.apply_if_finite)
     for bad in (jnp.nan, jnp.inf, -jnp.inf):
         for term in finite.CHECKED_METRICS:
-            kept = apply(
+            tree = apply(
                 new,
                 old,
                 {"loss": jnp.float32(1.0), "train_score": jnp.float32(3.0), term: jnp.float32(bad)},
             )
-            jax.tree.map(np.testing.assert_array_equal, kept, old)
-    kept = apply(new, old, {"loss": jnp.float32(1.0), "train_score": jnp.float32(jnp.nan)})
-    jax.tree.map(np.testing.assert_array_equal, kept, new)
+            jax.tree.map(np.testing.assert_array_equal, tree, old)
+    tree = apply(new, old, {"loss": jnp.float32(1.0), "train_score": jnp.float32(jnp.nan)})
+    jax.tree.map(np.testing.assert_array_equal, tree, new)
 
 
-def test_the_first_minibatch_that_was_not_finite_is_the_one_reported() -> None:
+def test_first_nonfinite_minibatch_is_reported() -> None:
     metrics = {
         "loss": jnp.array([1.0, 2.0, jnp.nan, jnp.nan]),
         "gradient_norm": jnp.array([1.0, jnp.inf, jnp.nan, jnp.nan]),
@@ -176,7 +171,7 @@ def test_the_first_minibatch_that_was_not_finite_is_the_one_reported() -> None:
     ) == (1.5, 0.5, None)
 
 
-def test_a_nan_metric_never_evicts_the_best_checkpoint(tally: Callable, tmp_path: Path) -> None:
+def test_nan_metric_never_evicts_best_checkpoint(tally: Callable, tmp_path: Path) -> None:
     best = tally("NaN metric")
     with Checkpointer(tmp_path, keep_latest=1) as checkpoints:
         checkpoints.save(1, {"w": jnp.zeros(2)}, metrics={"score": 5.0})

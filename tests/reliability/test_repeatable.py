@@ -1,6 +1,4 @@
-"""The same seed, another process, another folder, another number of devices: the same numbers."""
-
-from __future__ import annotations
+"""Equal results for equal seeds in another process, in another folder, on other device counts."""
 
 import contextlib
 import io
@@ -58,11 +56,11 @@ print("DIGEST", checkpoint._digest(0, trees.to_host(back)[1]))
 
 
 def run_here(code: str) -> str:
-    """What it prints, run in this process."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    """Run code in this process; return its output."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         exec(code, {})
-    return said.getvalue()
+    return output.getvalue()
 
 
 def digest(output: str) -> str:
@@ -70,36 +68,35 @@ def digest(output: str) -> str:
 
 
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
-def test_the_same_seed_gives_the_same_run_bit_for_bit(
+def test_same_seed_gives_identical_run(
     algo: str,
-    undisturbed: Callable[[str], Run],
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
 ) -> None:
-    """Parameters, optimiser, keys, environments, metrics and summary, from another process. On one
-    CPU."""
+    """Parameters, optimiser, keys, environments, metrics and summary, from another process."""
     if not injections(0, 1):
-        pytest.skip("a run that was killed ends like this one too: test_signals.py")
-    first, row = undisturbed(algo), tally("determinism")
+        pytest.skip("short form: killed runs in test_signals.py")
+    first, row = uninterrupted(algo), tally("determinism")
     again = Run(algo, tmp_path / "again", *first.flags)
     assert again.finish() == 0, again.output()
     row.add(algo, None if again.result() == first.result() else "another result")
 
 
-@pytest.mark.slow  # a process of its own
+@pytest.mark.slow  # a separate process
 @pytest.mark.parametrize("algo", ["bc", "hdr_ippo", "br_bc"])
-def test_a_policy_folder_is_all_that_a_policy_needs(
+def test_policy_folder_is_self_contained(
     algo: str,
-    undisturbed: Callable[[str], Run],
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
 ) -> None:
-    """Copied elsewhere and loaded by another process, it plays the same 100 games."""
+    """Copied and loaded by another process, it plays the same 100 games."""
     if algo != "bc" and not injections(0, 1):
-        pytest.skip("one learner is enough for the short form")
-    row, original = tally("self-contained policy"), undisturbed(algo).folder / "policy"
+        pytest.skip("short form: one learner")
+    row, original = tally("self-contained policy"), uninterrupted(algo).folder / "policy"
     here = digest(run_here(PLAY.format(folder=str(original))))
     shutil.copytree(original, tmp_path / "elsewhere")
     original.rename(original.with_name("hidden"))
@@ -110,11 +107,11 @@ def test_a_policy_folder_is_all_that_a_policy_needs(
     row.add(algo, None if here == there else "other games")
 
 
-def test_a_state_saved_on_four_devices_goes_on_on_any_number(
+def test_state_resumes_on_any_number_of_devices(
     clone: Run, injections: Callable[..., int], tally: Callable, tmp_path: Path
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("tests/learning/test_devices.py is the short form: from four devices to one")
+        pytest.skip("short form: tests/learning/test_devices.py, from four devices to one")
     row, update = tally("devices"), 16 * 12
     run = Run(
         "hdr_ippo", tmp_path / "four", "--bc-policy", str(clone.folder), "--lr-schedule", "constant"
@@ -133,4 +130,4 @@ def test_a_state_saved_on_four_devices_goes_on_on_any_number(
             f"on {devices}",
             None if ends[-1] == (ends[0][0], True, 9) else f"{ends}\n{other.output()[-500:]}",
         )
-    assert manifest["leaves"], "the digest is over something"
+    assert manifest["leaves"], "the digest covers no leaves"

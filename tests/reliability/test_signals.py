@@ -1,6 +1,4 @@
-"""Runs that are killed or told to stop end, once resumed, like runs that nobody disturbed."""
-
-from __future__ import annotations
+"""Killed or interrupted runs end, once resumed, like uninterrupted runs."""
 
 import itertools
 import os
@@ -18,13 +16,12 @@ ALGOS = tuple(SAVE_EVERY)
 
 
 def like(run: Run, folder: Path) -> Run:
-    """A run of the same flags in another folder."""
+    """A run with the same flags in another folder."""
     return Run(run.algo, folder, *run.flags)
 
 
 def harm_of_kill(run: Run, before: int) -> str | None:
-    """What a SIGKILL destroyed: `before` is the last committed step when the process was
-    started."""
+    """Harm of a SIGKILL, if any; `before`: last committed step at the start of the process."""
     steps = run.steps()
     saved = steps[-1] if steps else 0
     lost = run.logged() - saved
@@ -33,20 +30,20 @@ def harm_of_kill(run: Run, before: int) -> str | None:
     return f"{lost} updates are lost" if lost > SAVE_EVERY[run.algo] else None
 
 
-@pytest.mark.slow  # processes; algorithms/test_run_bc.py interrupts one and goes on in this one
+@pytest.mark.slow  # short form: algorithms/test_run_bc.py, in one process
 @pytest.mark.parametrize("algo", ALGOS)
-def test_killed_runs_end_like_undisturbed_ones(
+def test_killed_runs_end_like_uninterrupted_runs(
     algo: str,
-    undisturbed: Callable[[str], Run],
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
 ) -> None:
-    """SIGKILL at random instants from the moment that a run holds its folder, several per run."""
+    """SIGKILL at random times while the run holds its folder, several per run."""
     count = injections({"bc": 1}.get(algo, 0), 67)
     if count == 0:
-        pytest.skip("one learner is enough for the short form")
-    reference, rng, kills = undisturbed(algo), random.Random(f"kill {algo}"), tally("kill")
+        pytest.skip("short form: one learner")
+    reference, rng, kills = uninterrupted(algo), random.Random(f"kill {algo}"), tally("kill")
     expected, window_s = reference.result(), 4.0
     for number in itertools.count():
         run = like(reference, tmp_path / str(number))
@@ -67,7 +64,7 @@ def test_killed_runs_end_like_undisturbed_ones(
         if run.process is not None:
             assert run.process.exitcode == 0 or run.finish() == 0, run.output()
             if run.result() != expected or run.leftovers():
-                kills.add(f"run {number}", f"its end differs, or it left {run.leftovers()}")
+                kills.add(f"run {number}", f"different result, or leftovers {run.leftovers()}")
         if number_of(kills) >= count:
             break
 
@@ -79,15 +76,15 @@ def number_of(kills: object) -> int:
 @pytest.mark.parametrize("algo", ALGOS)
 def test_sigterm_saves_and_exits_with_143(
     algo: str,
-    undisturbed: Callable[[str], Run],
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
 ) -> None:
     count = injections(0, 7)
     if count == 0:
-        pytest.skip("tests/runs/test_runs.py and test_killed_runs_... are the short form")
-    reference, rng, stops = undisturbed(algo), random.Random(f"term {algo}"), tally("SIGTERM")
+        pytest.skip("short form: tests/runs/test_runs.py and test_killed_runs_...")
+    reference, rng, stops = uninterrupted(algo), random.Random(f"term {algo}"), tally("SIGTERM")
     expected = reference.result()
     for number in range(count):
         run = like(reference, tmp_path / str(number))
@@ -105,22 +102,22 @@ def test_sigterm_saves_and_exits_with_143(
         elif run.finish() != 0 or run.result() != expected or run.leftovers():
             stops.add(
                 f"run {number}",
-                f"its end differs, or it left {run.leftovers()}: {run.output()[-500:]}",
+                f"different result, or leftovers {run.leftovers()}: {run.output()[-500:]}",
             )
         else:
             stops.add(f"run {number}", None)
 
 
-def test_ctrl_c_twice_leaves_the_last_good_step(
-    undisturbed: Callable[[str], Run],
+def test_double_ctrl_c_keeps_last_checkpoint(
+    uninterrupted: Callable[[str], Run],
     injections: Callable[..., int],
     tally: Callable,
     tmp_path: Path,
 ) -> None:
     if not injections(0, 1):
-        pytest.skip("tests/runs/test_runs.py is the short form")
+        pytest.skip("short form: tests/runs/test_runs.py")
     row = tally("Ctrl-C twice")
-    run = like(undisturbed("hdr_ippo"), tmp_path / "run")
+    run = like(uninterrupted("hdr_ippo"), tmp_path / "run")
     process = run.start()
     wait_for(lambda: len(run.steps()) > 0 or process.exitcode is not None)
     good = run.steps()[-1]
@@ -132,7 +129,7 @@ def test_ctrl_c_twice_leaves_the_last_good_step(
     assert run.steps()[-1] >= good
     assert (
         run.finish() == 0
-        and run.result() == undisturbed("hdr_ippo").result()
+        and run.result() == uninterrupted("hdr_ippo").result()
         and run.leftovers() == []
     )
     row.add("hdr_ippo", None)

@@ -1,26 +1,23 @@
-"""Hyperparameters that the AH2AC2 paper prints, row by row: Tables 8, 9, 11, 14, 15 and 16.
+"""Hyperparameters printed in the AH2AC2 paper: Tables 8, 9, 11, 14, 15 and 16, and its text.
 
-A row's value is of all columns, or a tuple of one value a column. What the tables do not say and
-the text does is in `TEXT`.
+A row has one value for all columns, or a `PerColumn`. `TEXT`: values found only in the text.
 """
-
-from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 
 class Hyperparameters(NamedTuple):
-    """One table of hyperparameters, as printed; `bc`, `ippo` and so on are its parts."""
+    """One table of hyperparameters as printed; `bc`, `ippo` and so on are its parts."""
 
     columns: tuple[str, ...]
-    """Our preset of each column, in the folder of presets of every algorithm that it describes."""
+    """Preset of each column, in the preset folder of each algorithm that the column describes."""
     network: dict[str, Any]
     bc: dict[str, Any]
     ippo: dict[str, Any]
     br_bc: dict[str, Any] | None = None
 
     def column(self, part: str, name: str) -> dict[str, Any]:
-        """The rows of a part, row -> value, in the column `name`."""
+        """Rows of a part, row -> value, in the column `name`."""
         place, rows = self.columns.index(name), getattr(self, part) or {}
         return {
             row: value[place] if isinstance(value, PerColumn) else value
@@ -29,7 +26,7 @@ class Hyperparameters(NamedTuple):
 
 
 class PerColumn(tuple[Any, ...]):
-    """A value a column. NOT_LEGIBLE where the text of the paper at hand has none."""
+    """One value per column; NOT_LEGIBLE where the available text of the paper has none."""
 
 
 NOT_LEGIBLE = None
@@ -80,7 +77,7 @@ TABLE_8 = Hyperparameters(
         "Num Eval Envs": 512,
     },
 )
-"""The human proxies, and the clones before them."""
+"""Human proxies and the clones before them."""
 
 TABLE_9: dict[str, tuple[Any, ...]] = {
     "Dropout": (0.3, 0.5),
@@ -89,7 +86,7 @@ TABLE_9: dict[str, tuple[Any, ...]] = {
     "Input Embedding": ((512,), (1024,), (512, 512)),
     "Decoder MLP": ((512,), (1024,)),
 }
-"""The search for the proxies' clones: row -> values."""
+"""Hyperparameter search for the proxies' clones: row -> values."""
 
 TABLE_11 = Hyperparameters(
     ("ablation",),
@@ -117,7 +114,7 @@ TABLE_11 = Hyperparameters(
         "Num Eval Envs": 512,
     },
 )
-"""The ablation over the KL weight."""
+"""Ablation of the KL weight."""
 
 _HDR_IPPO = (
     _PPO
@@ -165,7 +162,7 @@ TABLE_16 = Hyperparameters(
     | {"Learning Rate": 5e-4, "Entropy Coefficient": 0.01, "Total Timesteps": 1e10},
     br_bc={"BC Anneal Start": 1e9, "BC Anneal End": 6e9},
 )
-"""IPPO and BR-BC; the clones beside BR-BC are those of Tables 14 and 15."""
+"""IPPO and BR-BC; the clones of BR-BC are those of Tables 14 and 15."""
 
 TEXT = {
     "bc.weight_decay": (0.0, "A.4: the Adam optimiser across all configurations"),
@@ -173,4 +170,4 @@ TEXT = {
     "lineup": ("some-or-none", "A.3, three agents: self-play, a single BC policy or two"),
     "ablation.report_policy": ("final", "A.7: the final policy weights are stored"),
 }
-"""Field of our presets -> value, and the passage that says it."""
+"""Preset field -> value and the passage of the paper."""

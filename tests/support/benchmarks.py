@@ -1,4 +1,4 @@
-"""Scripts of benchmarks/ as modules."""
+"""Import of benchmark scripts."""
 
 import importlib.util
 import sys
@@ -9,7 +9,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def benchmark(name: str) -> ModuleType:
-    """`benchmarks/NAME.py`, imported."""
+    """Import `benchmarks/NAME.py`."""
     spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,5 +1,4 @@
-"""A real Chromium at the table: moves by keys alone, waiting, and what axe-core says; and the
-page's scripts without a browser."""
+"""Chromium at the game table (keyboard moves, waiting, axe-core), and page scripts in Node."""
 
 import base64
 import importlib.util
@@ -17,7 +16,7 @@ import hanabi_rl.people.serve
 
 STATIC = Path(hanabi_rl.people.serve.__file__).parent / "static"
 CHROMIUM = shutil.which("chromium")
-PLAYWRIGHT = importlib.util.find_spec("playwright")  # it brings a node of its own
+PLAYWRIGHT = importlib.util.find_spec("playwright")  # includes a Node binary
 NODE = shutil.which("node") or (
     PLAYWRIGHT and str(Path(PLAYWRIGHT.origin or "").parent / "driver" / "node")
 )
@@ -41,8 +40,8 @@ ARGUMENTS = [
 
 
 def in_node(script: str, expression: str) -> Any:
-    """What `expression` is, where `page` holds what `script` of `static/` exports. There is no
-    document, and no storage."""
+    """Evaluate `expression` with `page` = the exports of `script` in `static/`, without a
+    document."""
     assert NODE
     source = base64.b64encode((STATIC / script).read_bytes()).decode()
     code = (
@@ -57,8 +56,7 @@ def in_node(script: str, expression: str) -> Any:
 
 
 def type_on(page, *strokes):
-    """Presses keys as a keyboard of another layout sends them: (key, code), and whether with
-    Shift."""
+    """Press keys as sent by another keyboard layout: (key, code), optionally with Shift."""
     session = page.context.new_cdp_session(page)
     for key, code, *shift in strokes:
         event = {"key": key, "code": code, "modifiers": 8 if shift and shift[0] else 0}
@@ -72,8 +70,8 @@ def press(page, keys):
 
 
 def until(page, condition):
-    """Waits for a condition of the page. (Playwright's own way to wait evaluates strings inside the
-    page, which its Content-Security-Policy forbids.)"""
+    """Wait for a condition of the page. Playwright's own wait evaluates strings in the page, which
+    its Content-Security-Policy forbids."""
     end = time.monotonic() + 60
     while not page.evaluate(condition):
         assert time.monotonic() < end, f"{condition}: {page.title()}"
@@ -81,32 +79,31 @@ def until(page, condition):
 
 
 def my_turn(page):
-    """Waits; False once the game is over."""
+    """Wait for the user's turn; False once the game is over."""
     until(page, "/^●|^Game over/.test(document.title)")
     return page.title().startswith("●")
 
 
 def move_by_keys(page, number):
-    """Every third time plays or discards a card, else tells something that is allowed; with several
-    partners the person sits at seat 0."""
+    """Play or discard on every third move, otherwise give a legal hint; the user sits in seat 0."""
     turn = re.search(r"Turn (\d+)", page.title()).group(1)
-    told = page.locator("button.hint[aria-disabled=false]")
-    if number % 3 == 2 or told.count() == 0:
+    hints = page.locator("button.hint[aria-disabled=false]")
+    if number % 3 == 2 or hints.count() == 0:
         full = page.locator(".counters strong").first.inner_text() == "8"
         press(page, ["p" if full else "d", "1"])
     else:
-        chosen = told.nth(number % told.count()).get_attribute("data-key")
+        chosen = hints.nth(number % hints.count()).get_attribute("data-key")
         _, seat, kind, value = chosen.split("-")
         players = page.locator(".hand").count()
-        whom = [seat] if players > 2 else []
-        press(page, ["h", *whom, "rygwb"[int(value)] if kind == "color" else value])
+        target = [seat] if players > 2 else []
+        press(page, ["h", *target, "rygwb"[int(value)] if kind == "color" else value])
     assert page.locator("button.go").get_attribute("aria-disabled") == "false"
     press(page, ["Enter"])
     until(page, f"!document.title.includes('Turn {turn}:')")
 
 
 def leave(page):
-    """Leaves the game, wherever its button is, and confirms that."""
+    """Leave the game by its button and confirm."""
     page.locator("#leave").evaluate("leave => leave.click()")
     page.locator("#sure-yes").click()
 
@@ -116,7 +113,7 @@ def scrolls_sideways(page):
 
 
 def violations(page):
-    """What axe-core says, a line each."""
+    """Violations found by axe-core, one line each."""
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run().then((result) => result.violations)")
     return [

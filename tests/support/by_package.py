@@ -1,22 +1,22 @@
 """Assignment of tests to the workers of pytest-xdist."""
 
-from __future__ import annotations
-
 from xdist.scheduler import LoadFileScheduling
 
-MIN_FOLDERS = 8  # minimum per worker: with fewer, some would wait for the last one
+MIN_FOLDERS = 8  # minimum per worker: with fewer folders some workers would idle
 
 
 class PackageScheduling(LoadFileScheduling):
-    """Whole folders, those of most tests first, if there are enough for each worker: the tests of
-    a folder play the same games with the same networks, which every worker traces and compiles
-    separately. Otherwise whole files, in the order collected. Tests outside a folder share
-    nothing: each goes to a worker alone."""
+    """Assigns whole folders to workers, largest first, if there are enough folders.
+
+    The tests of a folder share networks and games, which each worker must trace and compile. With
+    too few folders whole files are assigned, in collection order. Tests outside folders share
+    nothing and are assigned one by one.
+    """
 
     by_package = False
 
     def schedule(self) -> None:
-        """See `LoadScopeScheduling.schedule`: the queue is filled when all have collected."""
+        """Fill the queue after all workers have collected."""
         collected = next(iter(self.registered_collections.values()))
         files = {nodeid.partition("::")[0] for nodeid in collected}
         folders = {file.rpartition("/")[0] for file in files if file.count("/") > 1}

@@ -1,7 +1,4 @@
-"""Functions of the package, compiled: what a test calls outside `jax.jit` compiles each of its
-operations by itself, some 20 ms each, and a hundred of them make a slow test."""
-
-from __future__ import annotations
+"""Compiled functions of the package: outside `jax.jit` every operation compiles alone."""
 
 import functools
 from typing import Any
@@ -68,13 +65,13 @@ random_color_permutations = jax.jit(symmetry.random_color_permutations, static_a
 
 
 def init_params(rules: Rules, network: Any, key: jax.Array) -> Any:
-    """In the place of `agents.policy.init_params`, where any parameters will do."""
-    return drawn(params_template(rules, network), key)
+    """Replaces `agents.policy.init_params` where any parameters suffice."""
+    return sample_params(params_template(rules, network), key)
 
 
 def init_network(module: Any, key: jax.Array, config: Any, obs_size: int, num_actions: int) -> Any:
-    """In the place of `nn.networks.init_params`, where any parameters will do."""
-    return drawn(_shapes(module, config, obs_size, num_actions), key)
+    """Replaces `nn.networks.init_params` where any parameters suffice."""
+    return sample_params(_shapes(module, config, obs_size, num_actions), key)
 
 
 @functools.cache
@@ -83,13 +80,12 @@ def _shapes(module: Any, *of_inputs: Any) -> Any:
 
 
 def learner_params(ppo: Any, key: jax.Array) -> Any:
-    """In the place of `PPO.init_params`, where any parameters will do."""
-    return drawn(jax.eval_shape(ppo.init_params, KEY), key)
+    """Replaces `PPO.init_params` where any parameters suffice."""
+    return sample_params(jax.eval_shape(ppo.init_params, KEY), key)
 
 
-def drawn(template: Any, key: jax.Array) -> Any:
-    """Parameters of these shapes in NumPy: initialising a network is a program that takes as long
-    to compile as one of its steps."""
+def sample_params(template: Any, key: jax.Array) -> Any:
+    """Sample parameters of these shapes in NumPy: initialising a network compiles slowly."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
     def draw(path: Any, leaf: Any) -> np.ndarray:
@@ -102,5 +98,5 @@ def drawn(template: Any, key: jax.Array) -> Any:
 
 @jax.jit
 def ask(policy: Policy, carry: Any, *rows: Any) -> tuple[Any, jax.Array]:
-    """`policy.step`: a policy is a pytree, so those of one structure are one program."""
+    """Compiled `policy.step`: policies are pytrees, so equal structures share one program."""
     return policy.step(carry, *rows)

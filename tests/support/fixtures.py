@@ -1,6 +1,4 @@
-"""What lasts for a session: compilations, a small PPO learner, and a finished run."""
-
-from __future__ import annotations
+"""Session fixtures: compilation cache, a small PPO learner, a finished run."""
 
 import json
 import os
@@ -28,7 +26,7 @@ CLONE = NetworkConfig(embedding=(16,), lstm=(16,), decoder=(16,), critic=(16,), 
 
 
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of this session's, the same for all workers."""
+    """A folder shared by all workers of the session."""
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -37,20 +35,19 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shared_compilations(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """What one test compiled, the others load, in this session and the next: whole runs compile the
-    same functions again and again, and so do the workers of pytest-xdist and the processes that
-    tests start. JAX's key of a program is of the program, its options and jaxlib.
+    """Persistent compilation cache for all workers, child processes and later sessions.
 
-    JAX_COMPILATION_CACHE_DIR names another folder; `--cache-clear` begins with an empty one, and
-    with `-p no:cacheprovider` nothing is kept for the next session."""
+    JAX_COMPILATION_CACHE_DIR overrides the folder. `--cache-clear` empties it, and `-p
+    no:cacheprovider` makes it temporary.
+    """
     if hasattr(request.config, "cache"):
-        kept = request.config.cache.mkdir("compiled") / cpu_fingerprint()
+        cache = request.config.cache.mkdir("compiled") / cpu_fingerprint()
     else:
-        kept = shared_folder(tmp_path_factory) / "compiled"
+        cache = shared_folder(tmp_path_factory) / "compiled"
     options = {
-        "jax_compilation_cache_dir": os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(kept),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,  # small ones are thousands
-        "jax_persistent_cache_enable_xla_caches": "none",  # as `keep_compiled`, or keys differ
+        "jax_compilation_cache_dir": os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(cache),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,  # includes thousands of small programs
+        "jax_persistent_cache_enable_xla_caches": "none",  # as `keep_compiled`: equal keys
     }
     before = {name: getattr(jax.config, name) for name in options}
     with pytest.MonkeyPatch.context() as patch:
@@ -66,13 +63,13 @@ def shared_compilations(
 
 @pytest.fixture(scope="session")
 def small() -> SmallPPO:
-    """Compiled once for all tests of a worker."""
+    """Compiled once per worker."""
     return build_small_ppo()
 
 
 @pytest.fixture(scope="session")
 def second_rollout(small: SmallPPO) -> Chunk:
-    """The rollout after one update: it begins in the middle of games."""
+    """The rollout after one update, which begins mid-game."""
     learner, actors, _ = small.update(small.learner, small.actors)
     _, experience, key, _ = small.collect(learner, actors, small.clone)
     return Chunk(learner, experience, actors.index, key)
@@ -80,7 +77,7 @@ def second_rollout(small: SmallPPO) -> Chunk:
 
 @pytest.fixture(scope="session")
 def training(tmp_path_factory: pytest.TempPathFactory) -> BCTrainConfig:
-    """Three epochs over 40 games of the small game, in 5 minibatches of 8."""
+    """Three epochs over 40 tiny games, 5 minibatches of 8."""
     folder = shared_folder(tmp_path_factory) / "taught"
     with FileLock(f"{folder}.lock"):
         for name, number, seed in (("train", 40, 0), ("val", 16, 1)):
@@ -93,14 +90,14 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> BCTrainConfig:
         network=CLONE,
         batch_size=8,
         epochs=3,
-        selfplay_games=1000,  # as many as are reported: one shape
+        selfplay_games=1000,  # equal to the number reported: one shape
         selfplay_every=2,
     )
 
 
 @pytest.fixture(scope="session")
 def bc_config(training: BCTrainConfig) -> Callable[..., BCConfig]:
-    """`bc_config(run_dir=...)`: the run to test with; only the data says which game it is."""
+    """`bc_config(run_dir=...)`: config of the test run; the data determine its game."""
 
     def make(**changes: Any) -> BCConfig:
         return BCConfig(
@@ -114,24 +111,23 @@ def bc_config(training: BCTrainConfig) -> Callable[..., BCConfig]:
 def bc_run(
     bc_config: Callable[..., BCConfig], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """The folder and the summary of an uninterrupted run, the first worker's that needs it."""
+    """Folder and summary of an uninterrupted run, trained by the first worker that needs it."""
     folder = shared_folder(tmp_path_factory) / "bc"
-    said = folder.with_name("bc.json")
+    summary = folder.with_name("bc.json")
     with FileLock(f"{folder}.lock"):
-        if not said.exists():
-            said.write_text(json.dumps(run_bc(bc_config(run_dir=str(folder), tensorboard=True))))
-    return folder, json.loads(said.read_text())
+        if not summary.exists():
+            summary.write_text(json.dumps(run_bc(bc_config(run_dir=str(folder), tensorboard=True))))
+    return folder, json.loads(summary.read_text())
 
 
 @pytest.fixture
 def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
-    """`interrupt_at(module, position)`: Ctrl-C as soon as the progress of that pipeline has reached
-    the position."""
+    """`interrupt_at(module, position)`: Ctrl-C once the pipeline's progress reaches `position`."""
 
     def install(module: str, position: int) -> None:
         class Interrupting(Progress):
-            def update(self, position_now: int, **shown: float | str) -> None:
-                super().update(position_now, **shown)
+            def update(self, position_now: int, **metrics: float | str) -> None:
+                super().update(position_now, **metrics)
                 if position_now == position:
                     os.kill(os.getpid(), signal.SIGINT)
 

@@ -1,7 +1,4 @@
-"""Games to test with: the tiny game, random and taught games of any rules, and recorded ones where
-they are at hand."""
-
-from __future__ import annotations
+"""Games for tests: tiny, random, teacher and (if available) recorded games."""
 
 import collections
 import dataclasses
@@ -21,24 +18,23 @@ SHARED_DATA = ROOT.parent / "shared" / "data"
 TINY = Rules(
     num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
 )
-"""What tests play where the game does not matter."""
+"""Default rules where the game does not matter."""
 TINY_3P = dataclasses.replace(TINY, num_players=3)
 LENIENT = dataclasses.replace(TINY, max_life_tokens=5)
-"""Random players get further."""
+"""Rules with more lives, so that random games last longer."""
 LENIENT_3P = dataclasses.replace(LENIENT, num_players=3)
 
 
 def shared_data(name: str) -> Path:
-    """The path of a file of recorded games; the test skips where it is not at hand."""
+    """Path of a file of recorded games; skips the test if it is missing."""
     path = SHARED_DATA / name
     if not path.exists():
-        pytest.skip(f"needs recorded games that are not part of the repository: {path}")
+        pytest.skip(f"recorded games are missing: {path}")
     return path
 
 
 def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
-    """Random legal games; every second one stops after 9 moves, unfinished, unless it is over by
-    then."""
+    """Random legal games; every second one stops after 9 moves, unfinished."""
     rng = np.random.default_rng(seed)
     tables, moves = [], []
     for game in range(num_games):
@@ -57,7 +53,7 @@ def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
 def as_games(
     rules: Rules, tables: list[PythonGame], moves: list[np.ndarray], first_id: int = 0
 ) -> Games:
-    """The games played at `tables`, with ids that count from `first_id`."""
+    """Games played on `tables`, with ids from `first_id`."""
     return Games(
         rules=rules,
         decks=np.array([table.deck for table in tables], np.uint8),
@@ -70,15 +66,17 @@ def as_games(
 
 
 def teacher_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = False) -> Games:
-    """Two-player games on random decks in which everyone plays the first card they were just told
-    about, else tells of a playable card, else discards their oldest card (or their newest): simple,
-    clonable."""
+    """Two-player games of a simple, clonable teacher on random decks.
+
+    The teacher plays the first card that the last hint touched, otherwise hints a playable card,
+    otherwise discards its oldest (or `newest`) card.
+    """
     rng = np.random.default_rng(seed)
     tables, moves = [], []
     for _ in range(num_games):
-        table, played, told = PythonGame(rules, rng.permutation(full_deck(rules))), [], []
+        table, played, hinted = PythonGame(rules, rng.permutation(full_deck(rules))), [], []
         while not table.over:
-            action, told = teacher_action(table, told, newest)
+            action, hinted = teacher_action(table, hinted, newest)
             played.append(action)
             table.apply(action)
         tables.append(table)
@@ -87,13 +85,12 @@ def teacher_games(rules: Rules, num_games: int, seed: int = 0, newest: bool = Fa
 
 
 def teacher_action(
-    table: PythonGame, told: list[int], newest: bool = False
+    table: PythonGame, hinted: list[int], newest: bool = False
 ) -> tuple[int, list[int]]:
-    """The teacher's move after a hint about its slots `told`, and the slots that its own move tells
-    about."""
+    """The teacher's move after a hint on slots `hinted`, and the slots that its move touches."""
     rules = table.rules
-    if told:
-        return encode_action(rules, Move("play", slot=told[0])), []
+    if hinted:
+        return encode_action(rules, Move("play", slot=hinted[0])), []
     other = [divmod(table.deck[order], rules.num_ranks) for order in table.hands[1 - table.player]]
     playable = [slot for slot, (color, rank) in enumerate(other) if table.fireworks[color] == rank]
     must_tell = table.info_tokens == rules.max_info_tokens
@@ -105,15 +102,14 @@ def teacher_action(
 
 
 def deck_of(cards: str) -> list[int]:
-    """The card ids of a standard deck that begins with these, as in `R1 B2`, and goes on with the
-    rest in order."""
+    """Card ids of a standard deck that begins with these cards (`R1 B2`), the rest in order."""
     top = ["RYGWB".index(card[0]) * 5 + int(card[1]) - 1 for card in cards.split()]
     rest = collections.Counter(full_deck(Rules())) - collections.Counter(top)
     return top + sorted(rest.elements())
 
 
 def one_game(deck: list[int], actions: list[int]) -> Games:
-    """One game of two that stops after these actions."""
+    """A two-player game that stops after these actions."""
     table = PythonGame(Rules(), deck)
     for action in actions:
         table.apply(action)
@@ -128,8 +124,8 @@ def eight_turns() -> Games:
 
 
 def red_alone(lose: bool = False) -> tuple[PythonGame, list[int]]:
-    """A game of two and its moves, in which red is completed and all other 1s are discarded, so
-    that nothing is left to play; with `lose` the first card is played from then on."""
+    """A two-player game and its moves: red is complete and all other 1s are discarded, so that no
+    card is playable. With `lose`, players then misplay their first card."""
     ones = [f"{color}1" for color in "YGWB" for _ in range(3)]
     table = PythonGame(Rules(), deck_of(" ".join(["R1 R2 R3 R4 R5", *ones])))
     moves: list[int] = []

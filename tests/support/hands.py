@@ -1,6 +1,4 @@
-"""The hands that a seat may hold by the rules alone, one by one in plain Python."""
-
-from __future__ import annotations
+"""Enumeration of all hands consistent with the rules, in plain Python."""
 
 import itertools
 from collections import Counter
@@ -12,7 +10,7 @@ from hanabi_rl.games.hanabi.state import State
 
 
 def unseen_cards(rules: Rules, state: State, game: int, seat: int) -> list[int]:
-    """The cards that are neither on the table nor in another hand, copy by copy."""
+    """Cards that are neither on the table nor in another hand, one entry per copy."""
     left = Counter(
         card
         for card in range(rules.num_cards)
@@ -29,13 +27,12 @@ def unseen_cards(rules: Rules, state: State, game: int, seat: int) -> list[int]:
 
 
 def cards_of(rules: Rules, word: int) -> list[int]:
-    """The cards in a set."""
+    """Decode a set of cards."""
     return [card for card in range(rules.num_cards) if int(word) >> card & 1]
 
 
 def every_hand(rules: Rules, state: State, game: int, seat: int) -> Counter[tuple[int, ...]]:
-    """The hands that `seat` may hold, each as often as different copies make it; empty slots are
-    left out."""
+    """Possible hands of `seat` with their numbers of copies; empty slots are omitted."""
     copies = unseen_cards(rules, state, game, seat)
     allowed = [cards_of(rules, word) for word in state.knowledge[game, seat] if word]
     fits = [[i for i, card in enumerate(copies) if card in slot] for slot in allowed]
@@ -47,17 +44,17 @@ def every_hand(rules: Rules, state: State, game: int, seat: int) -> Counter[tupl
 
 
 def tilted(hands: Counter[tuple[int, ...]], tilt: np.ndarray) -> dict[tuple[int, ...], float]:
-    """The chance of each hand where every next card is drawn by the hands that go on with it times
-    exp(tilt [slot, kind]), from the list of all hands. For hands without an empty slot."""
+    """Probability of each hand if every next card is sampled by the number of hands that continue
+    with it times exp(tilt[slot, card type]). For hands without empty slots."""
     found = {}
     for hand in hands:
-        chance = 1.0
+        prob = 1.0
         for slot in range(len(hand)):
             on: Counter[int] = Counter()
             for other, ways in hands.items():
                 if other[:slot] == hand[:slot]:
                     on[other[slot]] += ways
             weights = {card: n * np.exp(tilt[slot, card]) for card, n in on.items()}
-            chance *= weights[hand[slot]] / sum(weights.values())
-        found[hand] = chance
+            prob *= weights[hand[slot]] / sum(weights.values())
+        found[hand] = prob
     return found

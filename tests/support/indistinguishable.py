@@ -1,4 +1,4 @@
-"""Games that one seat cannot tell apart."""
+"""Games that one seat cannot distinguish."""
 
 import dataclasses
 import functools
@@ -11,12 +11,12 @@ from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
 
-Told = list[tuple[int, tuple[int, ...]]]
-"""Hints and the slots that they touched."""
+Hints = list[tuple[int, tuple[int, ...]]]
+"""Hints and their touched slots."""
 
 
 def random_game(rules: Rules, seed: int, turns: int, seat: int) -> Game:
-    """A game in progress with a person at `seat`, by random moves that seldom lose a life."""
+    """A game in progress with a human at `seat`, by random moves that seldom lose lives."""
     rng = np.random.default_rng(seed)
     deck = tuple(int(card) for card in rng.permutation(full_deck(rules)))
     table = PythonGame(rules, deck)
@@ -31,39 +31,39 @@ def random_game(rules: Rules, seed: int, turns: int, seat: int) -> Game:
 
 
 def other_hidden_cards(game: Game, seat: int, rng: np.random.Generator) -> Game | None:
-    """A game that `seat` cannot tell from this one: an own card, and then another hidden card, are
-    exchanged for what still lets every move so far be what it was. None where nothing does."""
+    """A game that `seat` cannot distinguish from `game`: an own and another hidden card are
+    replaced without changing any move. None if there is no such game."""
     table, rules, deck = game.table(), game.rules, list(game.deck)
     own, undrawn = table.hands[seat], range(table.drawn, rules.deck_size)
-    seen = told_so_far(game)
+    touched = hints_so_far(game)
     for first in (rng.permutation(own), rng.permutation(undrawn)):
         for one, two in itertools.product(first, rng.permutation([*own, *undrawn])):
             changed = list(deck)
             changed[one], changed[two] = deck[two], deck[one]
             other = dataclasses.replace(game, deck=tuple(changed))
-            if changed != deck and told_so_far(other, seen) == seen:
+            if changed != deck and hints_so_far(other, touched) == touched:
                 deck = changed
                 break
     return None if tuple(deck) == game.deck else dataclasses.replace(game, deck=tuple(deck))
 
 
-def told_so_far(game: Game, expected: Told | None = None) -> Told | None:
-    """What every hint touched, by hand from a table; None as soon as it is not the expected."""
+def hints_so_far(game: Game, expected: Hints | None = None) -> Hints | None:
+    """Slots touched by each hint, replayed on a table; None if they differ from `expected`."""
     table = PythonGame(game.rules, game.deck)
-    seen: Told = []
+    touched: Hints = []
     for action in game.moves:
         move = decode_action(game.rules, action)
         if move.kind in ("color", "rank"):
-            seen.append((action, tuple(table.touched(move))))
-            if expected is not None and seen[-1] != expected[len(seen) - 1]:
+            touched.append((action, tuple(table.touched(move))))
+            if expected is not None and touched[-1] != expected[len(touched) - 1]:
                 return None
         table.apply(action)
-    return seen
+    return touched
 
 
 @functools.cache
 def pairs(rules: Rules, count: int) -> list[tuple[Game, Game, int]]:
-    """Pairs of games in progress and the seat of their person, who cannot tell them apart."""
+    """Pairs of games in progress that their human seat cannot distinguish, and the seat."""
     rng = np.random.default_rng(rules.num_players)
     found: list[tuple[Game, Game, int]] = []
     for seed in range(10 * count):

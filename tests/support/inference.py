@@ -1,6 +1,4 @@
-"""What thinks for a served challenge, without processes of its own."""
-
-from __future__ import annotations
+"""In-process inference for a served challenge."""
 
 import threading
 from collections.abc import Sequence
@@ -14,7 +12,7 @@ from hanabi_rl.people.serve.runner import PartnerRunner
 
 
 class InProcess:
-    """In the place of an `Inference`: one runner of one team, for all the servers of a test."""
+    """Replaces an `Inference` process: one runner of one team for all servers of a test."""
 
     def __init__(self, team: AgentNames, rules: Rules, slots: int) -> None:
         self.team = team
@@ -23,10 +21,10 @@ class InProcess:
         self._lock = threading.Lock()
 
     async def start(self) -> None:
-        """It is there."""
+        """Nothing to start."""
 
     async def end(self) -> None:
-        """It stays."""
+        """Nothing to end."""
 
     async def partner_action(self, team: AgentNames, game: Game) -> PartnerAction:
         assert team == self.team
@@ -35,7 +33,7 @@ class InProcess:
 
 
 class Everywhere(InProcess):
-    """One agent at every seat that is not a candidate's, in games of several numbers of players."""
+    """One agent in all non-candidate seats, for several numbers of players."""
 
     def __init__(self, agent: str, sizes: Sequence[int], slots: int) -> None:
         self._runners = {

@@ -1,6 +1,4 @@
-"""What a sweep's processes are given in tests in the place of a run: `run(algorithm, config)`."""
-
-from __future__ import annotations
+"""Fake runs for sweep processes: `run(algorithm, config)`."""
 
 import json
 import os
@@ -11,7 +9,7 @@ from typing import Any
 
 
 def record(algorithm: str, config: Any) -> None:
-    """Write when it ran, on which cores, and with which part of the accelerator's memory."""
+    """Write the time, cores and accelerator memory fraction of the job."""
     begun = time.time()
     time.sleep(0.5)
     fraction = os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"]
@@ -20,7 +18,7 @@ def record(algorithm: str, config: Any) -> None:
 
 
 def fail_or_die(algorithm: str, config: Any) -> None:
-    """Fail, or be killed, in a folder called so."""
+    """Fail or be killed, according to the folder's name."""
     folder = Path(config.run_dir)
     if folder.name == "bad":
         raise FloatingPointError("expected a finite loss, got nan")

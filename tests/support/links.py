@@ -1,16 +1,13 @@
-"""Links over lists of events (preconditions, effects) of any game, in plain Python: the reference
-for those of Hanabi."""
-
-from __future__ import annotations
+"""Reference implementation of links over events (preconditions, effects) of any game."""
 
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-Proposition = tuple  # (name, object, ...): anything hashable
+Proposition = tuple  # (name, object, ...), hashable
 
 
 class Event(NamedTuple):
-    """One agent's action: what must hold before it, and what it makes true and false."""
+    """One agent's action: its preconditions, and the propositions that it makes true and false."""
 
     agent: int
     time: int
@@ -20,8 +17,7 @@ class Event(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A giving event, a receiving one of another agent, and what the one made true and the other
-    rests on."""
+    """A giving event, a receiving event of another agent, and the propositions between them."""
 
     giver: Event
     receiver: Event
@@ -33,8 +29,8 @@ class Link(NamedTuple):
 
 
 def links_of(events: list[Event]) -> list[Link]:
-    """Every link of a play in the order of time. All that made a proposition true since it was last
-    false give it, if another agent's action rests on it."""
+    """All links of a game in order of time. The givers of a proposition are all events that made it
+    true since it was last false, if another agent's action depends on it."""
     links = []
     for now, receiver in enumerate(events):
         for proposition in receiver.pre:
@@ -49,8 +45,7 @@ def links_of(events: list[Event]) -> list[Link]:
 def triggers(
     events: list[Event], agents: Collection[int], needed: Callable[[int, Proposition], bool]
 ) -> list[Event]:
-    """The events that make something true on which another agent's action could rest;
-    `needed(agent, proposition)` says whether that agent's could."""
+    """Events that make true what another agent could need: `needed(agent, proposition)`."""
     return [
         event
         for event in events
@@ -59,12 +54,12 @@ def triggers(
 
 
 def accepts(event: Event, links: list[Link]) -> list[Link]:
-    """The links that an event gives: empty where the trigger was not accepted."""
+    """Links given by an event; empty if the trigger was not accepted."""
     return [link for link in links if link.giver == event]
 
 
 def is_constructive(link: Link, events: list[Event], goals: Collection[Proposition]) -> bool:
-    """Whether the object ends in a goal and did not go in a circle."""
+    """True if the object reaches a goal and did not go in a circle."""
     true: set[Proposition] = set()
     for event in events:
         true = (true - event.delete) | event.add
@@ -73,8 +68,7 @@ def is_constructive(link: Link, events: list[Event], goals: Collection[Propositi
 
 
 def goes_in_a_circle(link: Link, events: list[Event]) -> bool:
-    """Whether the giver has the object back later, as before it gave it, or the receiver had had it
-    before, as now."""
+    """True if the giver gets the object back unchanged, or the receiver had it before."""
 
     def of_object(propositions: Collection[Proposition], agent: int) -> set[Proposition]:
         return {p for p in propositions if p[1] == link.object and agent in p[2:]}

@@ -1,8 +1,4 @@
-"""What a server of hanab.live's kind tells of games that are over: histories and exports, as its
-documentation and the shapes of its messages have them; and how it fails to. It shares no code with
-the bot."""
-
-from __future__ import annotations
+"""History and exports of a hanab.live server, with faults. Shares no code with the bot."""
 
 import json
 import random
@@ -12,11 +8,11 @@ from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame
 
 TERMINATED, VOTED = 4, 10
-LAST = 10  # games, after a log-in
+LAST = 10  # games after a log-in
 
 
 def entry(number: int, table: Any) -> dict[str, Any]:
-    """A finished game in a history: who played, in no order of theirs."""
+    """One entry of a history; names in arbitrary order."""
     return {
         "id": number,
         "options": {"numPlayers": len(table.players), "startingPlayer": 0} | table.options,
@@ -34,8 +30,8 @@ def entry(number: int, table: Any) -> dict[str, Any]:
 
 
 def export(number: int, table: Any) -> dict[str, Any]:
-    """A finished game, whole: seats and cards by the site's order; options where they are not the
-    usual ones, and a last action that is none where somebody ended it."""
+    """A finished game with seats and cards in site order. Unusual options only; a terminated game
+    ends with an extra action."""
     record: dict[str, Any] = {
         "id": number,
         "players": table.players,
@@ -53,13 +49,13 @@ def _actions(table: Any) -> list[dict[str, int]]:
     found = []
     for action in table.table.actions:
         move = decode_action(again.rules, action)
-        mover = (again.player + table.start) % players
+        player = (again.player + table.start) % players
         if move.kind in ("play", "discard"):
             order = table.orders[again.hands[again.player][move.slot]]
             found.append({"type": int(move.kind == "discard"), "target": order, "value": 0})
         else:
             rank = move.kind == "rank"
-            target = (mover + move.offset) % players
+            target = (player + move.offset) % players
             found.append({"type": 2 + rank, "target": target, "value": move.value + rank})
         again.apply(action)
     if table.end in (TERMINATED, VOTED):
@@ -67,10 +63,10 @@ def _actions(table: Any) -> list[dict[str, int]]:
     return found
 
 
-def broken(number: int, record: dict[str, Any], chance: random.Random) -> tuple[int, bytes]:
-    """An answer to `/export/NUMBER` that is not the game."""
+def broken(number: int, record: dict[str, Any], rng: random.Random) -> tuple[int, bytes]:
+    """An invalid response to `/export/NUMBER`."""
     text = json.dumps(record).encode()
-    return chance.choice(
+    return rng.choice(
         [
             (0, b"the connection was reset"),
             (404, b"Error: That game does not exist in the database."),

@@ -1,6 +1,4 @@
-"""A `Site` behind real sockets on this machine, with scripted people who sit in it directly."""
-
-from __future__ import annotations
+"""A `Site` behind real sockets on this machine, with scripted people connected directly."""
 
 import asyncio
 import contextlib
@@ -21,15 +19,15 @@ STEP_S = 0.005
 
 
 class Loopback:
-    """`POST /login` and `GET /ws` of `world.site`; `accounts` are names and passwords. `do` is
-    called in the server's loop with every step."""
+    """`POST /login` and `GET /ws` of `world.site`; `accounts`: names and passwords. Each step of
+    the server's loop calls `do`."""
 
     def __init__(self, world: World, accounts: dict[str, str]) -> None:
         self.world, self.site, self.accounts = world, world.site, accounts
         self.sessions: dict[str, str] = {}
         self.logins: list[dict[str, str]] = []
         self.cookies: list[str] = []
-        self.restart_at: list[int] = []  # moves
+        self.restart_at: list[int] = []  # after these numbers of moves
         self._began = time.monotonic()
 
     @property
@@ -109,14 +107,14 @@ class Loopback:
 
 @contextlib.contextmanager
 def serving(loopback: Loopback) -> Iterator[str]:
-    """Its address."""
+    """Serve; yields the address."""
     with serve_app(loopback.app()) as address:
         yield address.rstrip("/")
 
 
 async def until(done: Any, seconds: float = 120.0) -> None:
-    """Waits until `done()`; AssertionError where it takes longer."""
+    """Wait for `done()`; AssertionError after `seconds`."""
     end = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < end, f"not so after {seconds} s"
+        assert time.monotonic() < end, f"condition still false after {seconds} s"
         await asyncio.sleep(0.02)

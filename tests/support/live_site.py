@@ -1,6 +1,8 @@
-"""A server of hanab.live's kind, of our own, for tests: it speaks the documented protocol with a
-`PythonGame` as referee, counts what clients do, and misbehaves on request. No socket and no clock:
-frames in, frames out. It shares no code with the bot."""
+"""A hanab.live server for tests, with a `PythonGame` as referee and faults on request.
+
+It counts what clients do. It has no socket and no clock: frames in, frames out. It shares no code
+with the bot.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,20 @@ IN_ORDER = ("gameAction", "gameActionList", "init", "tableStart", "welcome", "wa
 
 @dataclasses.dataclass
 class Faults:
-    """Chances, per frame or move."""
+    """Probabilities per frame or move."""
 
-    drop: float = 0.0  # a connection, at a frame from it
-    refuse: float = 0.0  # a legal move
-    chatter: float = 0.0  # lobby chat, unknown messages and broken frames, at a frame to a client
-    late: float = 0.0  # a frame of another command overtakes this one, where the order is free
-    swallow: float = 0.0  # an action without an answer
-    terminate: float = 0.0  # the game, at a move
-    history: float = 0.0  # one that is sent late, or never
-    export: float = 0.0  # one that is an error, or another thing than the game
+    drop: float = 0.0  # disconnect, at a frame from the client
+    refuse: float = 0.0  # reject a legal move
+    chatter: float = 0.0  # send lobby chat, unknown messages or broken frames with a frame
+    late: float = 0.0  # let a frame of another command overtake, where order is free
+    swallow: float = 0.0  # ignore an action silently
+    terminate: float = 0.0  # terminate the game, at a move
+    history: float = 0.0  # send a history late or never
+    export: float = 0.0  # send an error or another game
 
 
 class Client:
-    """One connection, at the server's end."""
+    """Server side of one connection."""
 
     def __init__(self, site: Site, name: str) -> None:
         self.site, self.name, self.open = site, name, True
@@ -72,7 +74,7 @@ class Client:
         )
 
     def receive(self, frame: str, now: float) -> None:
-        """A frame of the client."""
+        """Process a frame from the client."""
         site = self.site
         site.now = now
         self._times.append(now)
@@ -97,7 +99,7 @@ class Client:
 
 @dataclasses.dataclass
 class SiteTable:
-    """A room, or a game."""
+    """A room or a game."""
 
     number: int
     name: str
@@ -107,12 +109,12 @@ class SiteTable:
     max_players: int
     password: str = ""
     table: PythonGame | None = None
-    deck: list[int] = dataclasses.field(default_factory=list)  # by the site's order
-    orders: list[int] = dataclasses.field(default_factory=list)  # the table's order -> the site's
+    deck: list[int] = dataclasses.field(default_factory=list)  # in site order
+    orders: list[int] = dataclasses.field(default_factory=list)  # internal order -> site order
     actions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     present: set[str] = dataclasses.field(default_factory=set)
-    spectators: list[str] = dataclasses.field(default_factory=list)  # who is in the shared replay
-    founder: str = ""  # who made it, whoever owns it now
+    spectators: list[str] = dataclasses.field(default_factory=list)  # accounts in the shared replay
+    founder: str = ""  # creator of the table, whoever owns it now
 
     def __post_init__(self) -> None:
         self.founder = self.owner
@@ -128,8 +130,8 @@ class SiteTable:
         return self.options.get("startingPlayer", 0)
 
     @property
-    def mover(self) -> int:
-        """The site's seat to move; -1 after the end."""
+    def current_player(self) -> int:
+        """Site seat of the current player; -1 after the end."""
         if self.table is None or self.end is not None:
             return -1
         return (self.table.player + self.start) % len(self.players)
@@ -155,8 +157,8 @@ class SiteTable:
 
 
 class Site:
-    """The whole server. `counts` and `most` (messages in any two seconds, by client) are what it
-    saw clients do; `games` are those that ended."""
+    """The server. `counts` and `most` (messages in any two seconds, by client) record client
+    behaviour; `games` are the finished games."""
 
     def __init__(self, seed: int = 0, faults: Faults | None = None) -> None:
         self.random, self.faults = random.Random(seed), faults or Faults()
@@ -166,15 +168,15 @@ class Site:
         self.most: collections.Counter[str] = collections.Counter()
         self.games: dict[int, SiteTable] = {}
         self.notes: list[tuple[str, dict[str, Any]]] = []
-        self.chats: list[tuple[str, str, str]] = []  # who, room or recipient, text
+        self.chats: list[tuple[str, str, str]] = []  # (sender, room or recipient, text)
         self.exports: collections.Counter[int] = collections.Counter()  # by game
         self.now = 0.0
         self._late: list[tuple[float, Client, list[Any]]] = []
-        self._lost_replays: dict[str, int] = {}  # by account: the one it was in when it was cut off
+        self._lost_replays: dict[str, int] = {}  # account -> replay that a disconnect interrupted
         self._next = 1
 
     def connect(self, name: str) -> Client:
-        """A new connection of an account; an older one is closed."""
+        """Open a connection; closes the account's older one."""
         if name in self.clients:
             self.close(self.clients[name], "you have logged on from somewhere else")
         client = self.clients[name] = Client(self, name)
@@ -204,14 +206,14 @@ class Site:
         self._history(client, 0, live_history.LAST)
         return client
 
-    # Games that are over.
+    # Finished games.
 
     def on_historyGet(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
         self.counts["histories asked for"] += 1
         self._history(client, fields["offset"], fields["amount"])
 
     def _history(self, client: Client, offset: int, amount: int) -> None:
-        """The newest games of the account first."""
+        """Newest games of the account first."""
         mine = [n for n, table in self.games.items() if client.name in table.players]
         chosen = sorted(mine, reverse=True)[offset : offset + amount]
         self._tell_history(client, [live_history.entry(n, self.games[n]) for n in chosen])
@@ -226,7 +228,7 @@ class Site:
             self.counts["histories lost"] += 1
 
     def export(self, number: int) -> tuple[int, bytes]:
-        """Status and body of `GET /export/NUMBER`."""
+        """Return status and body of `GET /export/NUMBER`."""
         self.exports[number] += 1
         if number not in self.games:
             return 404, b"Error: That game does not exist in the database."
@@ -244,7 +246,7 @@ class Site:
         return sum(name.encode()) + 1000
 
     def close(self, client: Client, error: str = "") -> None:
-        """The connection ends: a room loses the player, a game goes on without."""
+        """Close a connection: a room loses the player, a game continues."""
         if not client.open:
             return
         if error:
@@ -262,13 +264,13 @@ class Site:
                     self._lost_replays[client.name] = table.number
 
     def restart(self) -> None:
-        """Everybody is dropped; games survive, rooms do not."""
+        """Disconnect all clients; games survive, rooms do not."""
         self.counts["restarts"] += 1
         for client in list(self.clients.values()):
             self.close(client)
         self.tables = {n: t for n, t in self.tables.items() if t.table is not None}
 
-    def everybody(self, command: str, fields: Any) -> None:
+    def broadcast(self, command: str, fields: Any) -> None:
         for client in self.clients.values():
             client.send(command, fields)
 
@@ -325,7 +327,7 @@ class Site:
             for other in table.players:
                 if other in self.clients:
                     self.clients[other].send("left", {"TableID": table.number})
-            self.everybody("tableGone", {"tableID": table.number})
+            self.broadcast("tableGone", {"tableID": table.number})
         else:
             self._changed(table)
 
@@ -335,7 +337,7 @@ class Site:
         self._changed(table)
 
     def _changed(self, table: SiteTable) -> None:
-        self.everybody("table", table.line())
+        self.broadcast("table", table.line())
         for index, name in enumerate(table.players):
             if name in self.clients and table.table is None:
                 players = [
@@ -373,8 +375,8 @@ class Site:
         base = 1000.0 * table.options.get("timeBase", 0) if table.options["timed"] else 0.0
         table.clock_ms, table.turn_began = [base] * players, now
         for site_order in range(size * players):
-            self._tell(table, self._draw(table, site_order // size, site_order))
-        self.everybody("table", table.line())
+            self._send_action(table, self._draw(table, site_order // size, site_order))
+        self.broadcast("table", table.line())
         for name in table.players:
             if name in self.clients:
                 self.clients[name].send("tableStart", {"tableID": table.number, "replay": False})
@@ -382,7 +384,7 @@ class Site:
     # Games.
 
     def on_getGameInfo1(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             init = {
                 "tableID": table.number,
@@ -400,10 +402,10 @@ class Site:
             client.send("init", init)
 
     def on_getGameInfo2(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
-            told = [self._scrubbed(table, action, client.name) for action in table.actions]
-            client.send("gameActionList", {"tableID": table.number, "list": told})
+            actions_sent = [self._scrubbed(table, action, client.name) for action in table.actions]
+            client.send("gameActionList", {"tableID": table.number, "list": actions_sent})
             here = [name in table.present for name in table.players]
             client.send("connected", {"tableID": table.number, "list": here})
             client.send("clock", self._clock(table, now))
@@ -413,12 +415,12 @@ class Site:
             client.send("chatList", {"list": [], "unread": 0})
 
     def on_loaded(self, client: Client, fields: dict[str, Any], now: float) -> None:
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             table.present.add(client.name)
 
     def on_tableReattend(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        if self._mine(client, fields) is not None:
+        if self._table_of(client, fields) is not None:
             client.send("tableStart", {"tableID": fields["tableID"], "replay": False})
 
     def on_tableUnattend(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
@@ -440,14 +442,14 @@ class Site:
             self._unwatch(table, client.name)
 
     def _unwatch(self, table: SiteTable, name: str) -> None:
-        """Leadership stays with who has left."""
+        """The lead stays with an account that has left."""
         table.spectators.remove(name)
         table.present.discard(name)
         if not table.spectators:
             del self.tables[table.number]
-            self.everybody("tableGone", {"tableID": table.number})
+            self.broadcast("tableGone", {"tableID": table.number})
             return
-        self.everybody("table", table.line())
+        self.broadcast("table", table.line())
         self._spectators(table)
 
     def _spectators(self, table: SiteTable) -> None:
@@ -467,12 +469,12 @@ class Site:
         else:
             if client.name not in table.spectators:
                 table.spectators.append(client.name)
-            self.everybody("table", table.line())
+            self.broadcast("table", table.line())
             self._spectators(table)
             client.send("tableStart", {"tableID": table.number, "replay": table.end is not None})
 
     def on_tableSetLeader(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        """In a replay; anybody may, as at the real server."""
+        """In a replay; any account may, as on the real server."""
         table, heir = self.tables.get(fields["tableID"]), fields["name"]
         self.counts["leaders set"] += 1
         if table is None or table.end is None:
@@ -484,12 +486,12 @@ class Site:
             self._warn(client, f"{heir} is already the leader.")
         else:
             table.owner = heir
-            for _ in range(2):  # it tells them twice
+            for _ in range(2):  # the real server sends it twice
                 leader = {"tableID": table.number, "name": heir}
                 self._watchers(table, "replayLeader", leader)
 
     def on_tableRestart(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        """Everybody in the replay is sent to the lobby, joined to a new table and started."""
+        """Move all accounts in the replay to the lobby, to a new table, and into its game."""
         table = self.tables.get(fields["tableID"])
         if table is None or table.end is None or client.name not in table.spectators:
             self._warn(client, "You are not in that shared replay.")
@@ -523,7 +525,7 @@ class Site:
         self.notes.append((client.name, fields))
 
     def on_pause(self, client: Client, fields: dict[str, Any], now: float) -> None:
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             table.paused = fields["setting"] == "pause"
             index = table.players.index(client.name)
@@ -537,7 +539,7 @@ class Site:
             self.counts["actions after the end"] += 1
             self._warn(client, "That game is over.")
             return
-        if table.mover < 0 or table.players[table.mover] != client.name:
+        if table.current_player < 0 or table.players[table.current_player] != client.name:
             self.counts["stale actions"] += 1
             self._warn(client, "It is not your turn.")
             return
@@ -558,7 +560,7 @@ class Site:
             self._move(table, action, now)
 
     def on_tableVoteForTermination(self, client: Client, fields: Any, now: float) -> None:  # noqa: N802
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             table.votes.add(client.name)
             players = len(table.players)
@@ -566,11 +568,11 @@ class Site:
                 self._end(table, VOTED, now)
 
     def on_tableTerminate(self, client: Client, fields: dict[str, Any], now: float) -> None:  # noqa: N802
-        table = self._mine(client, fields)
+        table = self._table_of(client, fields)
         if table is not None:
             self._end(table, TERMINATED, now)
 
-    def _mine(self, client: Client, fields: dict[str, Any]) -> SiteTable | None:
+    def _table_of(self, client: Client, fields: dict[str, Any]) -> SiteTable | None:
         table = self.tables.get(fields["tableID"])
         if table is None or table.table is None or client.name not in table.players:
             self._warn(client, f"You are not playing at table {fields['tableID']}.")
@@ -578,7 +580,7 @@ class Site:
         return table if table.end is None else None
 
     def _referee(self, table: SiteTable, fields: dict[str, Any]) -> int | None:
-        """The site's action as the referee's."""
+        """Convert a site action to the referee's."""
         referee = table.table
         assert referee is not None
         kind, target, value = fields["type"], fields["target"], fields.get("value", -1)
@@ -589,7 +591,7 @@ class Site:
             return encode_action(
                 referee.rules, Move("play" if kind == 0 else "discard", slot=hand.index(target))
             )
-        offset = (target - table.mover) % len(table.players)
+        offset = (target - table.current_player) % len(table.players)
         value = value if kind == 2 else value - 1
         if kind not in (2, 3) or offset == 0 or not 0 <= value < 5:
             return None
@@ -598,49 +600,49 @@ class Site:
         )
 
     def _move(self, table: SiteTable, action: int, now: float) -> None:
-        referee, mover = table.table, table.mover
+        referee, current_player = table.table, table.current_player
         assert referee is not None
         before, seat = referee.life_tokens, referee.player
         hands = [list(hand) for hand in referee.hands]
         move = decode_action(referee.rules, action)
         touched = referee.touched(move) if move.kind in ("color", "rank") else []
-        drawn = referee.drawn
-        table.clock_ms[mover] -= 1000 * (now - table.turn_began)
+        num_drawn = referee.drawn
+        table.clock_ms[current_player] -= 1000 * (now - table.turn_began)
         if table.options["timed"]:
-            table.clock_ms[mover] += 1000 * table.options.get("timePerTurn", 0)
+            table.clock_ms[current_player] += 1000 * table.options.get("timePerTurn", 0)
         taken, table.turn_began = now - table.turn_began, now
         referee.apply(action)
         if move.kind in ("play", "discard"):
             order = table.orders[hands[seat][move.slot]]
             failed = referee.life_tokens < before
-            card = {"playerIndex": mover, "order": order} | self._face(table, order)
+            card = {"playerIndex": current_player, "order": order} | self._face(table, order)
             if failed:
                 num = referee.rules.max_life_tokens - referee.life_tokens
                 strike = {"type": "strike", "num": num, "turn": referee.turn - 1, "order": order}
-                self._tell(table, strike)
+                self._send_action(table, strike)
             if move.kind == "play" and not failed:
-                self._tell(table, {"type": "play"} | card)
+                self._send_action(table, {"type": "play"} | card)
             else:
-                self._tell(table, {"type": "discard"} | card | {"failed": failed})
-            if referee.drawn > drawn:
-                self._tell(table, self._draw(table, mover, table.orders[drawn]))
+                self._send_action(table, {"type": "discard"} | card | {"failed": failed})
+            if referee.drawn > num_drawn:
+                self._send_action(table, self._draw(table, current_player, table.orders[num_drawn]))
         else:
-            target = (mover + move.offset) % len(table.players)
+            target = (current_player + move.offset) % len(table.players)
             orders = [table.orders[hands[(seat + move.offset) % len(hands)][s]] for s in touched]
             rank = move.kind == "rank"
             clue = {"type": int(rank), "value": move.value + rank}
-            self._tell(
+            self._send_action(
                 table,
                 {
                     "type": "clue",
                     "clue": clue,
-                    "giver": mover,
+                    "giver": current_player,
                     "target": target,
                     "list": orders,
                     "turn": referee.turn - 1,
                 },
             )
-        self._tell(
+        self._send_action(
             table,
             {
                 "type": "status",
@@ -658,30 +660,30 @@ class Site:
                 self._end(table, TERMINATED, now)
 
     def tick(self, now: float) -> None:
-        """Clocks that have run out end games, and what is late is sent."""
+        """End games whose clocks ran out; send late frames."""
         self.now = now
         for each in [each for each in self._late if each[0] <= now]:
             self._late.remove(each)
             if each[1].open:
                 each[1].send("gameHistory", each[2])
         for table in list(self.tables.values()):
-            runs = table.mover >= 0 and table.options["timed"] and not table.paused
-            if runs and table.clock_ms[table.mover] < 1000 * (now - table.turn_began):
+            runs = table.current_player >= 0 and table.options["timed"] and not table.paused
+            if runs and table.clock_ms[table.current_player] < 1000 * (now - table.turn_began):
                 self._end(table, TIMEOUT, now)
 
     def _end(self, table: SiteTable, condition: int, now: float) -> None:
         if table.end is not None:
             return
         over = {"type": "gameOver", "endCondition": condition, "playerIndex": 0, "votes": None}
-        self._tell(table, over)
+        self._send_action(table, over)
         table.end = condition
         self._turn(table)
         times = [int(ms) for ms in table.clock_ms]
-        self._tell(table, {"type": "playerTimes", "playerTimes": times, "duration": 1})
+        self._send_action(table, {"type": "playerTimes", "playerTimes": times, "duration": 1})
         self.counts[f"ended {condition}"] += 1
-        number = 5001 + len(self.games)  # in the order of the ends
+        number = 5001 + len(self.games)  # in order of their ends
         self.games[number] = table
-        for name in table.players:  # those present; who watched it already stays
+        for name in table.players:  # players who are present; spectators stay
             if name in table.present and name not in table.spectators:
                 table.spectators.append(name)
         if table.owner not in self.clients and table.spectators:
@@ -696,22 +698,22 @@ class Site:
         ]
         if self.faults.late:
             self.random.shuffle(messages)
-        self.everybody("tableGone", {"tableID": table.number})
+        self.broadcast("tableGone", {"tableID": table.number})
         for name in table.players:
-            if name in self.clients:  # whether they are present or not
+            if name in self.clients:  # present or not
                 self._tell_history(self.clients[name], [live_history.entry(number, table)])
         if not table.spectators:
             del self.tables[table.number]
             return
         for command, fields in messages:
             self._watchers(table, command, fields)
-        self.everybody("table", table.line())
+        self.broadcast("table", table.line())
         self._spectators(table)
 
     def _turn(self, table: SiteTable) -> None:
         assert table.table is not None
-        turn = {"type": "turn", "num": table.table.turn, "currentPlayerIndex": table.mover}
-        self._tell(table, turn)
+        turn = {"type": "turn", "num": table.table.turn, "currentPlayerIndex": table.current_player}
+        self._send_action(table, turn)
 
     def _face(self, table: SiteTable, order: int) -> dict[str, int]:
         return {"suitIndex": table.deck[order] // 5, "rank": table.deck[order] % 5 + 1}
@@ -724,12 +726,12 @@ class Site:
             return action | {"suitIndex": -1, "rank": -1}
         return action
 
-    def _tell(self, table: SiteTable, action: dict[str, Any]) -> None:
+    def _send_action(self, table: SiteTable, action: dict[str, Any]) -> None:
         table.actions.append(action)
         for name in table.players:
             if name in table.present:
-                told = self._scrubbed(table, action, name)
-                self.clients[name].send("gameAction", {"tableID": table.number, "action": told})
+                fields = {"tableID": table.number, "action": self._scrubbed(table, action, name)}
+                self.clients[name].send("gameAction", fields)
 
     def _players(self, table: SiteTable, command: str, fields: Any) -> None:
         for name in table.players:
@@ -740,7 +742,7 @@ class Site:
         return {
             "tableID": table.number,
             "times": [int(ms) for ms in table.clock_ms],
-            "activePlayerIndex": table.mover,
+            "activePlayerIndex": table.current_player,
             "timeTaken": int(1000 * (now - table.turn_began)),
         }
 
@@ -754,9 +756,9 @@ class Site:
         self.chats.append((client.name, fields["recipient"], fields["msg"]))
         self.counts["long chats"] += len(fields["msg"]) > 300
         text = fields["msg"].replace("&", "&amp;").replace("<", "&lt;").replace('"', "&#34;")
-        said = {"msg": text, "who": client.name, "room": "", "recipient": fields["recipient"]}
+        message = {"msg": text, "who": client.name, "room": "", "recipient": fields["recipient"]}
         if fields["recipient"] not in self.clients:
             self._warn(client, "That user is not currently online.")
             return
         for name in dict.fromkeys((client.name, fields["recipient"])):
-            self.clients[name].send("chat", said)
+            self.clients[name].send("chat", message)

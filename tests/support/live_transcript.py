@@ -1,12 +1,9 @@
-"""A game's beginning as a server of hanab.live's kind tells it, written by hand from the documented
-protocol: Zoe (seat 0) and Bot-ann (seat 1, ours), five moves, then our turn.
+"""Handwritten beginning of a game in hanab.live's protocol: Zoe (seat 0), Bot-ann (seat 1, ours).
 
-Zoe was dealt R1 Y2 G1 B5 R1. She tells us our 1s (cards 6 and 9), we play card 6, which is Y1; she
-throws Y2 away and draws P3; we tell her her red cards; she plays B5, which does not fit, and draws
-G2. We hold cards 5, 7, 8, 9, 10.
+Zoe was dealt R1 Y2 G1 B5 R1. She hints our 1s (cards 6 and 9); we play card 6, which is Y1; she
+discards Y2 and draws P3; we hint her red cards; she misplays B5 and draws G2. It is our turn, and
+we hold cards 5, 7, 8, 9, 10.
 """
-
-from __future__ import annotations
 
 import json
 from typing import Any
@@ -107,26 +104,25 @@ MOVES = [*HINT, *PLAY, *DISCARD, *OUR_HINT, *MISPLAY]
 LIST = [*DEAL, *MOVES]
 
 OUR_ACTIONS = [15, 6, 1, 10, 7]
-"""The moves as our action ids, by hand: of two players and hands of five, discards are 0-4, plays
+"""The moves as action ids, by hand. With two players and hands of five, discards are 0-4, plays
 5-9, colours 10-14, ranks 15-19; slots count from the oldest card."""
 
 
 def frame(command: str, **fields: Any) -> str:
-    """A message of the server."""
+    """A message from the server."""
     return f"{command} {json.dumps(fields)}"
 
 
-def told(action: dict[str, Any]) -> str:
-    """One action as it happens."""
+def action_frame(action: dict[str, Any]) -> str:
+    """Message of one action."""
     return frame("gameAction", tableID=TABLE, action=action)
 
 
 def deck() -> list[dict[str, int]]:
-    """A whole deck that those cards are in, as the site shows it at the end: ours are R2 Y1 B4 P4
-    G1 and R3, in the order of the deal."""
-    shown = ["R1", "Y2", "G1", "B5", "R1", "R2", "Y1", "B4", "P4", "G1", "R3", "P3", "G2"]
+    """The whole deck, as revealed at the end: ours are R2 Y1 B4 P4 G1 and R3, in deal order."""
+    dealt = ["R1", "Y2", "G1", "B5", "R1", "R2", "Y1", "B4", "P4", "G1", "R3", "P3", "G2"]
     every = [f"{s}{r}" for s in "RYGBP" for r in (1, 1, 1, 2, 2, 3, 3, 4, 4, 5)]
-    for card in shown:
+    for card in dealt:
         every.remove(card)
-    cards = [*shown, *every]
+    cards = [*dealt, *every]
     return [{"suitIndex": "RYGBP".index(c[0]), "rank": int(c[1])} for c in cards]

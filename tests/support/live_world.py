@@ -1,5 +1,7 @@
-"""Bots and scripted people at a `Site`, without sockets: time is a number, frames travel in order
-in each direction and are delivered in any order across connections."""
+"""Bots and scripted people on a `Site` without sockets.
+
+Time is a number. Frames arrive in order per direction, in any order across connections.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ Choose = Callable[[RequestMove], PartnerAction]
 
 
 class Peer:
-    """A connection's client end: what is on its way to the site."""
+    """Client side of a connection, with its frames in transit."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -34,15 +36,15 @@ class Peer:
         self.out.clear()
         self.client = self.world.site.connect(self.name)
 
-    def heard(self, frame: str) -> None:
+    def receive_frame(self, frame: str) -> None:
         raise NotImplementedError
 
     def tick(self) -> None:
-        """Once in a while."""
+        """Called periodically."""
 
 
 class BotPeer(Peer):
-    """A `LiveBot` and what `connection.py` does for it."""
+    """A `LiveBot` with the effects that `connection.py` would perform."""
 
     def __init__(self, world: World, bot: LiveBot, choose: Choose) -> None:
         super().__init__(world, bot.username)
@@ -60,7 +62,7 @@ class BotPeer(Peer):
         self.bot.on_connected()
         super().connect()
 
-    def heard(self, frame: str) -> None:
+    def receive_frame(self, frame: str) -> None:
         self.do(self.bot.receive(frame, self.world.now))
 
     def do(self, effects: list[Any]) -> None:
@@ -92,7 +94,7 @@ class BotPeer(Peer):
                 self.rate_limiter.sent(now)
 
     def receive_games(self) -> None:
-        """Answers of `/export`."""
+        """Deliver responses of `/export`."""
         now = self.world.now
         for due in [each for each in self.fetching if each[0] <= now]:
             self.fetching.remove(due)
@@ -100,8 +102,10 @@ class BotPeer(Peer):
 
 
 class Person(Peer):
-    """Somebody with a browser, who plays well because they cheat: they see the whole deck. They
-    make a table when they have none, ask the bots to it, and start the game."""
+    """A scripted user who plays well by seeing the whole deck.
+
+    Without a table they create one, invite the bots and start the game.
+    """
 
     def __init__(
         self,
@@ -117,16 +121,16 @@ class Person(Peer):
         self.bots, self.games, self.seats = bots, games, seats
         self.options, self.guests = options or {}, guests
         self.asked_at, self.patience = -100.0, 3.0
-        self.moved: dict[int, tuple[int, float]] = {}  # table -> (turn, when)
-        self.again = 0  # so many times they press Restart, and stay in the replay until then
-        self.stay_s = 20.0  # ... and no longer than this
-        self.replay: tuple[int, float] | None = None  # its table, and since when
+        self.moved: dict[int, tuple[int, float]] = {}  # table -> (turn, time)
+        self.again = 0  # number of restarts; they stay in the replay until then
+        self.stay_s = 20.0  # maximum stay in seconds
+        self.replay: tuple[int, float] | None = None  # (table, time of arrival)
         self.lines: list[str] = []
 
     def say(self, command: str, **fields: Any) -> None:
         self.out.append(f"{command} {json.dumps(fields)}")
 
-    def heard(self, frame: str) -> None:
+    def receive_frame(self, frame: str) -> None:
         self.lines.append(frame)
         command, _, content = frame.partition(" ")
         if command in ("tableStart", "init", "finishOngoingGame", "welcome"):
@@ -145,8 +149,7 @@ class Person(Peer):
                 self.say("tableUnattend", tableID=fields["tableID"])
 
     def look_back(self) -> None:
-        """In the shared replay: Restart once everybody is there and they lead, or away in the
-        end."""
+        """In the shared replay: Restart once all are present and they lead; otherwise leave."""
         assert self.replay is not None
         (number, since), site = self.replay, self.world.site
         table = site.tables.get(number)
@@ -165,8 +168,9 @@ class Person(Peer):
             self.look_back()
         mine = [t for t in site.tables.values() if self.name in t.players and t.end is None]
         for table in mine:
-            mine_to_move = table.mover >= 0 and table.players[table.mover] == self.name
-            if mine_to_move and self.name in table.present and not table.paused:
+            seat = table.current_player
+            my_turn = seat >= 0 and table.players[seat] == self.name
+            if my_turn and self.name in table.present and not table.paused:
                 self.move(table, now)
         rooms = [table for table in mine if table.table is None]
         if not self.bots or now - self.asked_at < self.patience:
@@ -196,34 +200,34 @@ class Person(Peer):
         self.say("action", tableID=table.number, **cheat(table, self.world.random))
 
 
-def cheat(table: Any, chance: random.Random) -> dict[str, int]:
-    """A move of who sees the deck: play what can be played, else hint, else throw away."""
+def cheat(table: Any, rng: random.Random) -> dict[str, int]:
+    """A move that uses the deck: play a playable card, otherwise hint, otherwise discard."""
     referee = table.table
     hand = referee.hands[referee.player]
     for order in hand:
         suit, rank = divmod(referee.deck[order], 5)
         if referee.fireworks[suit] == rank:
             return {"type": 0, "target": table.orders[order]}
-    if referee.info_tokens and (referee.info_tokens == 8 or chance.random() < 0.5):
+    if referee.info_tokens and (referee.info_tokens == 8 or rng.random() < 0.5):
         players = len(table.players)
-        target = (table.mover + chance.randrange(1, players)) % players
-        theirs = referee.hands[(referee.player + target - table.mover) % players]
-        suit, rank = divmod(referee.deck[chance.choice(theirs)], 5)
-        if chance.random() < 0.5:
+        target = (table.current_player + rng.randrange(1, players)) % players
+        theirs = referee.hands[(referee.player + target - table.current_player) % players]
+        suit, rank = divmod(referee.deck[rng.choice(theirs)], 5)
+        if rng.random() < 0.5:
             return {"type": 2, "target": target, "value": suit}
         return {"type": 3, "target": target, "value": rank + 1}
     useless = [o for o in hand if referee.fireworks[referee.deck[o] // 5] > referee.deck[o] % 5]
-    order = useless[0] if useless else chance.choice(hand)
+    order = useless[0] if useless else rng.choice(hand)
     return {"type": 1, "target": table.orders[order]}
 
 
 class World:
-    """Everybody, and the time."""
+    """All clients, and the time."""
 
     def __init__(self, site: Site, seed: int = 0) -> None:
         self.site, self.random, self.now = site, random.Random(seed), 0.0
         self.peers: dict[str, Peer] = {}
-        self.away_s = 2.0  # from a lost connection to the next one
+        self.away_s = 2.0  # from a disconnect to the next connection
         self.on_delivery: Callable[[Peer, str], None] = lambda peer, frame: None
 
     def add(self, peer: Peer) -> None:
@@ -231,10 +235,10 @@ class World:
         peer.connect()
 
     def run(self, until: Callable[[], bool], seconds: float = 3600.0, step: float = 0.25) -> None:
-        """Until it is so; AssertionError where it takes longer."""
+        """Run until the condition holds; AssertionError after `seconds`."""
         end = self.now + seconds
         while not until():
-            assert self.now < end, f"not so after {seconds} s: {self.site.counts}"
+            assert self.now < end, f"condition still false after {seconds} s: {self.site.counts}"
             self.deliver()
             self.now += step
             self.site.tick(self.now)
@@ -250,7 +254,7 @@ class World:
                     peer.tick()
 
     def deliver(self) -> None:
-        """All frames on their way, in any order across connections and directions."""
+        """Deliver all frames, in any order across connections and directions."""
         while True:
             ways: list[tuple[Peer, bool]] = []
             for peer in self.peers.values():
@@ -267,15 +271,17 @@ class World:
                 if inward and client.out:
                     frame = client.out.popleft()
                     self.on_delivery(peer, frame)
-                    peer.heard(frame)
+                    peer.receive_frame(frame)
                 elif not inward and peer.out and client.open:
                     client.receive(peer.out.popleft(), self.now)
 
 
 def cautious(seed: int = 0) -> Choose:
-    """An agent without a network: plays what by its hints can only be playable, hints at random,
-    throws its oldest card away. It looks at what an agent may see, and at nothing else."""
-    chance = random.Random(seed)
+    """An agent without a network, which uses only permitted information.
+
+    It plays cards that are certainly playable, hints at random, otherwise discards its oldest card.
+    """
+    rng = random.Random(seed)
 
     def choose(think: RequestMove) -> PartnerAction:
         table = think.game.table()
@@ -286,12 +292,12 @@ def cautious(seed: int = 0) -> Choose:
         weights[legal] = 1.0 / len(legal)
         size = rules.hand_size
         for slot, order in enumerate(table.hands[seat]):
-            told = table.knowledge[order]
-            if all(table.fireworks[c] == r for c in told.colors for r in told.ranks):
+            knowledge = table.knowledge[order]
+            if all(table.fireworks[c] == r for c in knowledge.colors for r in knowledge.ranks):
                 return PartnerAction(size + slot, weights)
         hints = [a for a in legal if a >= 2 * size]
-        if hints and (chance.random() < 0.6 or 0 not in legal):
-            return PartnerAction(chance.choice(hints), weights)
+        if hints and (rng.random() < 0.6 or 0 not in legal):
+            return PartnerAction(rng.choice(hints), weights)
         return PartnerAction(0 if 0 in legal else legal[-1], weights)
 
     return choose

@@ -1,15 +1,13 @@
 """Notebooks as scripts: `python tests/support/notebooks.py FILE.ipynb` prints one."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
 
 
 def script_of(notebook: Path) -> str:
-    """The code cells of a notebook as one script. A line with `!` is a command of the shell, which
-    must succeed; a cell that begins with `%%writefile NAME` is the content of a file."""
+    """Code cells of a notebook as one script. Lines with `!` are shell commands, which must
+    succeed; cells that begin with `%%writefile NAME` are the content of a file."""
     lines = ["import pathlib, subprocess"]
     for cell in json.loads(notebook.read_text())["cells"]:
         if cell["cell_type"] != "code":

@@ -1,4 +1,4 @@
-"""Behaviour-preferring pairs of the tiny game, one shape for all tests: it compiles once."""
+"""Behaviour-preferring pairs of the tiny game, all of one shape to compile once."""
 
 import dataclasses
 

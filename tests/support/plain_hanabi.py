@@ -1,11 +1,8 @@
-"""A game of Hanabi in a hundred lines, and verdicts of the unit tests of robustness by it: nothing
-here is of the package, so that what it counts can be held against what the package counts.
+"""Independent implementation of Hanabi and of the robustness unit tests, without package code.
 
-Five colours, five cards a hand (two players or three). Actions: discards 0 to 4, plays 5 to 9, then
-colours and then ranks, target by target from the next seat.
+Five colours, five cards per hand (two or three players). Actions: discards 0-4, plays 5-9, then
+colours and ranks, by target from the next seat.
 """
-
-from __future__ import annotations
 
 import random
 from collections import Counter
@@ -15,7 +12,7 @@ COPIES = (3, 2, 2, 2, 1)
 
 
 class PlainGame:
-    """A game at some point. A card is {color, rank, told: hints that touched it, not: others}."""
+    """State of a game. Card: {color, rank, told: hints that touched it, not: the others}."""
 
     def __init__(self, deck: Any, players: int) -> None:
         cards = [{"color": c // 5, "rank": c % 5, "told": set(), "not": set()} for c in deck]
@@ -42,7 +39,7 @@ class PlainGame:
         return "hint", (self.mover + 1 + target) % self.players, kind, value
 
     def touched(self, action: int) -> list[dict[str, Any]]:
-        """The cards that a hint touches."""
+        """Cards that a hint touches."""
         what, *rest = self.meaning(action)
         if what != "hint":
             return []
@@ -50,14 +47,14 @@ class PlainGame:
         return [card for card in self.hands[target] if card[kind] == value]
 
     def legal(self) -> list[int]:
-        """The actions that the rules allow."""
+        """Legal actions."""
         held = range(len(self.hands[self.mover]))
         hints = range(10, 10 + 10 * (self.players - 1)) if self.tokens else ()
         throws = list(held) if self.tokens < 8 else []
         return throws + [5 + slot for slot in held] + [h for h in hints if self.touched(h)]
 
     def fits(self, card: dict[str, Any]) -> bool:
-        """It would score now."""
+        """True if the card is playable."""
         return bool(self.piles[card["color"]] == card["rank"])
 
     def move(self, action: int) -> None:
@@ -91,7 +88,7 @@ class PlainGame:
             self.after_last = (self.after_last or 0) + 1
 
     def view(self, seat: int) -> tuple[Any, ...]:
-        """All that the seat sees, but for the last move."""
+        """Everything that the seat sees, except for the last move."""
 
         def card(one: dict[str, Any], own: bool) -> tuple[Any, ...]:
             face = () if own else (one["color"], one["rank"])
@@ -103,7 +100,7 @@ class PlainGame:
         return hands, table
 
     def could_be(self, seat: int, card: dict[str, Any]) -> list[tuple[int, int]]:
-        """What a card of the seat can be, by its hints and all copies that the seat sees."""
+        """Possible cards in a slot, from its hints and all copies that the seat sees."""
         seen = Counter(
             (c["color"], c["rank"]) for s, h in enumerate(self.hands) for c in h if s != seat
         )
@@ -119,20 +116,20 @@ class PlainGame:
         ]
 
     def is_dead(self, color: int, rank: int) -> bool:
-        """It can score no more."""
+        """True if the card is useless."""
         gone = Counter((c["color"], c["rank"]) for c in self.trash)
         top = self.piles[color]
         return rank < top or any(gone[color, r] == COPIES[r] for r in range(top, rank))
 
     def is_last(self, color: int, rank: int) -> bool:
-        """It can score, and no copy of it is left."""
+        """True if the card is critical."""
         gone = sum((c["color"], c["rank"]) == (color, rank) for c in self.trash)
         live = rank >= self.piles[color] and not self.is_dead(color, rank)
         return live and gone == COPIES[rank] - 1
 
 
 def replay(deck: Any, actions: Any, players: int) -> PlainGame:
-    """The game after these actions."""
+    """State after these actions."""
     game = PlainGame(deck, players)
     for action in actions:
         game.move(action)
@@ -142,7 +139,7 @@ def replay(deck: Any, actions: Any, players: int) -> PlainGame:
 def state_verdict(
     name: str, deck: Any, actions: Any, start: int, players: int, marked: int
 ) -> bool:
-    """Whether what was done from turn `start` on passes S1 to S10."""
+    """True if the moves from turn `start` on pass the test `name` (S1 to S10)."""
     game = replay(deck, actions[:start], players)
     me, kinds = game.mover, []
     told = (deck[marked] // 5, deck[marked] % 5) if marked >= 0 else None
@@ -176,8 +173,10 @@ def state_verdict(
 
 
 def partner_verdict(question: str, deck: Any, prefix: Any, action: int, players: int) -> bool:
-    """Whether the agent's action is right by what the partners did in the prefix. `question`: 1
-    (save), 2 (trust) or 3 (tell). Asserts that what they did says one thing alone."""
+    """True if the agent's action is right given the partners' moves in the prefix.
+
+    `question`: 1 (save), 2 (trust) or 3 (hint). Asserts that the partners' moves are unambiguous.
+    """
     game, me = PlainGame(deck, players), len(prefix) % players
     ends, heard, true, acts, pointed = set(), [], [], set(), None
     for done in prefix:
@@ -185,7 +184,7 @@ def partner_verdict(question: str, deck: Any, prefix: Any, action: int, players:
         if game.mover != me:
             hand = game.hands[game.mover]
             if what == "hint" and rest[0] == me:
-                (pointed,) = game.touched(done)  # one card
+                (pointed,) = game.touched(done)  # exactly one card
                 true.append((game.fits(pointed), pointed))
             elif what == "discard":
                 free = [slot for slot, card in enumerate(hand) if not card["told"]]
@@ -209,7 +208,7 @@ def partner_verdict(question: str, deck: Any, prefix: Any, action: int, players:
         could = [
             card for card in could if any(game.piles[c] == r for c, r in game.could_be(me, card))
         ]
-        (card,) = could  # the one that is in question
+        (card,) = could  # the card in question
         (honest,) = {fits for fits, other in true if other is not card}
         return (action == 5 + [c is card for c in game.hands[me]].index(True)) == honest
     (act,) = acts
@@ -224,8 +223,8 @@ def partner_verdict(question: str, deck: Any, prefix: Any, action: int, players:
 
 
 def chance(name: str, situations: Any, limit: int, players: int, times: int) -> float:
-    """The share of S1, S3 to S7, S9 and S10 that a player at random passes, whose partners throw
-    their oldest card without a hint (with every token there: give their first hint)."""
+    """Pass rate of a random player on S1, S3 to S7, S9 and S10; its partners discard their oldest
+    unhinted card, or give their first hint if all tokens are available."""
     rng, passed = random.Random(name), 0
     for deck, prefix, marked in situations:
         for _ in range(times):

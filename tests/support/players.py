@@ -1,7 +1,4 @@
-"""Players for tests of the environment: random legal moves, and moves by someone who sees every
-card."""
-
-from __future__ import annotations
+"""Players for tests of the environment: random legal moves, and a player that sees all cards."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +9,7 @@ from hanabi_rl.games.hanabi.dynamics import next_cards
 
 
 def play_mixed(rules: Rules, state: State, key: jax.Array, explore: jax.Array) -> jax.Array:
-    """A random legal move with probability `explore`, else a cheat's: int32[N]."""
+    """A random legal move with probability `explore`, otherwise a cheating player's: int32[N]."""
     coin_key, legal_key, hint_key = jax.random.split(key, 3)
     legal = legal_for_current_player(rules, state)
     anything = jax.random.categorical(legal_key, jnp.where(legal, 0.0, -jnp.inf))
@@ -23,8 +20,7 @@ def play_mixed(rules: Rules, state: State, key: jax.Array, explore: jax.Array) -
 
 
 def play_cheating(rules: Rules, state: State, legal: jax.Array, key: jax.Array) -> jax.Array:
-    """Play a playable card; else give any hint; else discard the card that will be missed least.
-    Long, good games."""
+    """Play a playable card, otherwise hint, otherwise discard the least valuable card."""
     hand = rules.hand_size
     mine = union(
         [

@@ -1,4 +1,4 @@
-"""Small policies with memory, for tests that need play but no training."""
+"""Small recurrent policies for tests that need play but no training."""
 
 import functools
 from typing import Any, ClassVar
@@ -15,11 +15,11 @@ from hanabi_rl.nn.networks import NetworkConfig
 
 @flax.struct.dataclass
 class RecurrentPolicy:
-    """Random weights and a hidden state that every observation since the game's start has moved."""
+    """Random weights and a hidden state that depends on all observations of the game."""
 
     weights: dict[str, jax.Array]
     rules: Rules = flax.struct.field(pytree_node=False)
-    traces: ClassVar[list[str]] = []  # one entry each time jit traces `step`
+    traces: ClassVar[list[str]] = []  # one entry per trace of `step`
 
     def init_carry(self, batch: int) -> jax.Array:
         return jnp.zeros((batch, 16))
@@ -35,8 +35,7 @@ class RecurrentPolicy:
 
 @flax.struct.dataclass
 class ClockPolicy:
-    """Plays slot `t % period` at timestep t by its own clock, right only if idle turns step it
-    too."""
+    """Plays slot `t % period` at timestep t by its own clock, which idle turns must advance."""
 
     period: jax.Array
     rules: Rules = flax.struct.field(pytree_node=False)
@@ -76,7 +75,7 @@ NETWORK = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
 
 
 def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPolicy:
-    """It has an identity."""
+    """A network policy with an identity."""
     return NetworkPolicy(
         params=_network_params(rules, seed),
         rules=rules,
@@ -88,13 +87,12 @@ def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPol
 @functools.cache
 def _network_params(rules: Rules, seed: int) -> Any:
     params = init_params(rules, NETWORK, jax.random.key(seed))
-    return jax.tree.map(lambda leaf: jnp.asarray(3 * leaf), params)  # so that moves vary
+    return jax.tree.map(lambda leaf: jnp.asarray(3 * leaf), params)  # larger, so that moves vary
 
 
 @flax.struct.dataclass
 class CountingPolicy:
-    """Plays the slot of the number of games that it has played with the same partners; keeps that
-    number alone."""
+    """Plays the slot of its number of games with the same partners; remembers only that number."""
 
     rules: Rules = flax.struct.field(pytree_node=False)
 

@@ -1,6 +1,4 @@
-"""A PostgreSQL server of the tests' own in a throw-away folder, where there are its programs."""
-
-from __future__ import annotations
+"""A PostgreSQL server in a temporary folder, if its programs are installed."""
 
 import contextlib
 import importlib.util
@@ -19,7 +17,7 @@ from hanabi_rl.storage.extras import install_command
 
 
 def programs() -> Path:
-    """Where they are; skips the test where there are none, or no psycopg."""
+    """Folder of the programs; skips the test without them or psycopg."""
     if importlib.util.find_spec("psycopg") is None:
         pytest.skip(f"psycopg is not installed: {install_command('postgres')}")
     places = [*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)]
@@ -28,17 +26,16 @@ def programs() -> Path:
     for place in places:
         if (place / "initdb").exists() and (place / "postgres").exists():
             return place
-    pytest.skip("no initdb and postgres on this machine")
+    pytest.skip("initdb and postgres are not installed")
 
 
 class Cluster:
-    """A server on a socket in `folder`; `new` makes an empty place for a store."""
+    """A server on a socket in `folder`; `new` makes an empty schema for a store."""
 
     def __init__(self, bin: Path, folder: Path) -> None:
-        self._bin, self._folder, self._made = bin, folder, 0
+        self._bin, self._folder, self._num_schemas = bin, folder, 0
         self._process: subprocess.Popen[bytes] | None = None
-        # it refuses to run as root
-        self._user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
+        self._user = {"user": "nobody", "group": "nogroup", "extra_groups": []}  # not as root
         if os.geteuid() != 0:
             self._user = {}
         else:
@@ -56,7 +53,7 @@ class Cluster:
         )
 
     def start(self) -> None:
-        """Returns once it answers."""
+        """Start; return once it responds."""
         log = (self._folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(
@@ -78,14 +75,14 @@ class Cluster:
         raise AssertionError((self._folder / "log").read_text())
 
     def stop(self, how: int = signal.SIGINT) -> None:
-        """Connections are cut; with SIGQUIT, it writes nothing more either."""
+        """Stop and cut connections; with SIGQUIT without further writes."""
         assert self._process is not None
         self._process.send_signal(how)
         self._process.wait(60)
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
-        """Stopped, and started again at the end."""
+        """Stop; start again at the end."""
         self.stop()
         try:
             yield
@@ -93,13 +90,13 @@ class Cluster:
             self.start()
 
     def new(self) -> str:
-        """The address of an empty schema: a database of its own would be 8 MB of files each."""
-        self._made += 1
-        self._do(f"CREATE SCHEMA test_{self._made}")
-        return f"{self._address}&options=-csearch_path%3Dtest_{self._made}"
+        """Address of an empty schema: a database would take 8 MB of files."""
+        self._num_schemas += 1
+        self._do(f"CREATE SCHEMA test_{self._num_schemas}")
+        return f"{self._address}&options=-csearch_path%3Dtest_{self._num_schemas}"
 
     def of_a_user(self, name: str) -> str:
-        """The address of the database for a new user, who owns nothing there."""
+        """Address of the database for a new user without ownership."""
         self._do(f"CREATE ROLE {name} LOGIN")
         return self._address.replace("postgres@", f"{name}@", 1)
 
@@ -116,9 +113,9 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[Cluster]:
-    """A server, running; skips where there is none."""
+    """A running server; skips the test without programs."""
     bin = programs()
-    with tempfile.TemporaryDirectory(prefix="pg") as folder:  # a socket's name must be short
+    with tempfile.TemporaryDirectory(prefix="pg") as folder:  # socket names must be short
         running = Cluster(bin, Path(folder))
         try:
             yield running

@@ -1,6 +1,4 @@
-"""Code in a process of its own."""
-
-from __future__ import annotations
+"""Running code in a separate process."""
 
 import os
 import subprocess
@@ -11,23 +9,22 @@ from support.games import ROOT
 
 
 def xla_flags(devices: int) -> str:
-    """XLA_FLAGS of a process that sees so many CPU devices, else as in this one (conftest.py)."""
+    """XLA_FLAGS with `devices` CPU devices, otherwise as in this process (conftest.py)."""
     return f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
 
 
 def compiled_quickly() -> str:
-    """XLA_FLAGS of a process that compiles for longer than it runs, whatever is run in this one."""
+    """XLA_FLAGS for a process that compiles longer than it runs."""
     return os.environ["XLA_FLAGS"].replace("optimization_level=1", "optimization_level=0")
 
 
 def run_python(
     code: str, *, devices: int = 1, timeout_s: float = 600, within: Sequence[str] = ()
 ) -> str:
-    """Runs `code` in a fresh interpreter where JAX sees that many CPU devices; returns its stdout.
+    """Run `code` in a new interpreter where JAX sees `devices` CPU devices; return its stdout.
 
-    JAX fixes the number of devices when it starts, so a test of several devices needs a process of
-    its own. Warnings are errors there too, and these helpers can be imported. The test fails with
-    the output where the code fails. `within` is a command that runs it.
+    JAX fixes the number of devices at its start. Warnings are errors, and these helpers can be
+    imported. If the code fails, the test fails with its output. `within`: command that runs it.
     """
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",

@@ -1,6 +1,4 @@
-"""Candidates for tests, over the product's own client (`hanabi_rl.people.serve.client`)."""
-
-from __future__ import annotations
+"""Test candidates that use the package's client (`hanabi_rl.people.serve.client`)."""
 
 import contextlib
 from collections.abc import Callable
@@ -22,40 +20,40 @@ Choose = Callable[[Rows], dict[str, int]]
 
 
 def play_next(address: str, key: str) -> RemoteGame:
-    """The next official game."""
+    """Start the next official game."""
     return ChallengeClient(address, key).play_next()
 
 
 def play_test(
     address: str, key: str, players: int, seats: list[int], source: str = "127.0.0.1"
 ) -> RemoteGame:
-    """A test game."""
+    """Start a test game."""
     positions = "".join(f"&candidate_positions={seat}" for seat in seats)
     query = f"play-random-agent?num_players={players}{positions}&test_submission_key={key}"
     return RemoteGame(ChallengeClient(address, key, source), query)
 
 
 def evaluation_info(address: str, key: str) -> dict[str, Any]:
-    """What the client asks before every game; it ignores the status."""
+    """Send the request that the client sends before every game, whose status it ignores."""
     return ChallengeClient(address, key).info()[1]
 
 
 def predictions(address: str, key: str, players: int = 2) -> contextlib.closing[RemotePrediction]:
-    """A connection that predicts."""
+    """Open a prediction connection."""
     return ChallengeClient(address, key).predict(players)
 
 
 def first_legal(rows: Rows) -> dict[str, int]:
-    """A candidate that takes the first legal action: it discards, or plays where it may not."""
+    """Candidate that takes the first legal action: discard, or play where discards are illegal."""
     return {agent: int(np.argmax(row["legal_moves"])) for agent, row in rows.items()}
 
 
 def play_out(environment: RemoteGame, choose: Choose = first_legal) -> float:
-    """A game to its end; its score."""
+    """Play a game to its end; return the score."""
     agents = set(environment.info["candidate_controlling"])
     while not environment.done:
-        assert environment.keys - agents in ({"info"}, {"done", "score"})  # and nothing else
-        # the published client makes int32 of lists of whole numbers: one dtype for all frames
+        assert environment.keys - agents in ({"info"}, {"done", "score"})  # no other keys
+        # the published client converts lists of integers to int32: one dtype for all frames
         for row in environment.rows.values():
             assert all(values.dtype == np.float64 for values in row.values())
         environment.step(choose(environment.rows))

@@ -1,6 +1,4 @@
-"""What a run folder holds."""
-
-from __future__ import annotations
+"""Contents of a run folder."""
 
 import json
 from pathlib import Path
@@ -15,7 +13,7 @@ RUN_FILES = {
     "summary.json",
     "learning-curve.png",
 }
-"""In every finished run's folder, beside its policies."""
+"""Files in every finished run's folder, in addition to its policies."""
 
 
 def read_lines(run_dir: Path) -> list[dict[str, Any]]:
@@ -23,8 +21,7 @@ def read_lines(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def read_state(run_dir: Path, step: int) -> dict[str, Any]:
-    """Path, dtype, shape and SHA-256 of every leaf of a checkpoint, its loader position and its
-    metrics."""
+    """Path, dtype, shape and SHA-256 of a checkpoint's leaves, its loader position and metrics."""
     folder = run_dir / "checkpoints" / str(step)
     manifest = json.loads((folder / "manifest" / "metadata").read_text())
     return {

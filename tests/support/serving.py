@@ -1,6 +1,4 @@
-"""A partner without JAX, a game of few cards, and the real server in a thread."""
-
-from __future__ import annotations
+"""A partner without JAX, a short game, and the real server in a thread."""
 
 import contextlib
 import socket
@@ -32,8 +30,7 @@ from hanabi_rl.people.study.play import StudyPlay
 
 
 class Simple:
-    """Plays what was pointed at, else discards, else hints: the lowest legal of (play what is
-    playable, discard, hint). It sees every card, which is no matter here."""
+    """Lowest legal action of: play a playable card, discard, hint. It sees all cards."""
 
     def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
         return [self.answer(game) for game in games]
@@ -50,10 +47,10 @@ class Simple:
         ]
         safe = [a for a in legal if not rules.hand_size <= a < 2 * rules.hand_size]
         action = (fits or safe)[0]
-        chances = np.zeros(rules.num_moves, np.float32)
-        chances[legal] = 0.5 / len(legal)
-        chances[action] += 0.5
-        return PartnerAction(action, chances)
+        probs = np.zeros(rules.num_moves, np.float32)
+        probs[legal] = 0.5 / len(legal)
+        probs[action] += 0.5
+        return PartnerAction(action, probs)
 
 
 def make_play(
@@ -63,7 +60,7 @@ def make_play(
     seed: int | None = 0,
     watch: bool = False,
 ) -> LocalPlay:
-    """Games with `Simple`, kept in `folder`."""
+    """Games with `Simple`, saved in `folder`."""
     names = agents or ["simple"] * (rules.num_players - (not watch))
     return LocalPlay(rules, names, Simple(), GameFolder(folder), seed)
 
@@ -72,7 +69,7 @@ def make_play(
 def serve_app(
     app: Starlette, limiter: RequestLimiter | None = None, max_message: int = MAX_MESSAGE
 ) -> Iterator[str]:
-    """The real server in a thread, on a free port of this machine; yields its address."""
+    """Run the real server in a thread on a free port; yields its address."""
     http, ws = protocols(limiter or RequestLimiter())
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
@@ -101,7 +98,7 @@ def serve_app(
 
 
 def agree(store: Store, proxies: Mapping[int, Sequence[str]]) -> dict[int, tuple[str, ...]]:
-    """Names a store's proxies, whose identities are their names."""
+    """Register a store's proxies, whose identities are their names."""
     return store.fix_proxies(
         {n: [Proxy(name, name) for name in names] for n, names in proxies.items()}
     )
@@ -114,14 +111,14 @@ def write_moves(
     actions: Sequence[int],
     end: tuple[int, int] | None = None,
 ) -> None:
-    """One game's moves from number `turn` on; `end` is score and points. Raises StaleLeaseError."""
+    """Write a game's moves from move `turn` on; `end`: (score, points). Raises StaleLeaseError."""
     (error,) = store.write([MoveWrite(lease, turn, tuple(actions), end)])
     if error is not None:
         raise error
 
 
 def serve(play: LocalPlay, move_delay: float = 0.0) -> contextlib.AbstractContextManager[str]:
-    """The page of one machine, served."""
+    """Serve the page of a local game."""
     return serve_app(make_app(play, move_delay))
 
 
@@ -137,7 +134,7 @@ STUDY = {
         {"name": "played", "text": "Played before?", "kind": "choice", "choices": ["y", "n"]}
     ],
 }
-"""As a TOML file says it: a game with each of two agents."""
+"""Content of a TOML file: one game with each of two agents."""
 
 
 def make_study_play(
@@ -147,11 +144,11 @@ def make_study_play(
     remembering: Sequence[str] = (),
     **changes: Any,
 ) -> StudyPlay:
-    """A study in `folder`, all of whose agents are `Simple`."""
-    asked = study_of(dict(study) | changes)
-    names = asked.policies
+    """A study in `folder` with `Simple` as all agents."""
+    design = study_of(dict(study) | changes)
+    names = design.policies
     return StudyPlay(
-        StudyFolder(folder, asked),
+        StudyFolder(folder, design),
         rules,
         {name: Simple() for name in names},
         {name: f"identity of {name}" for name in names},

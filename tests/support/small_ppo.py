@@ -1,8 +1,7 @@
-"""A small game, a small network, and one compiled PPO update in two halves that the learner tests
-share.
+"""A small game, a small network and one compiled PPO update in two halves, shared by learner tests.
 
-Whatever a test varies (KL weight, carries, parameters) is an argument here, so
-nothing compiles twice.
+Everything that a test varies (KL weight, carries, parameters) is an argument, so that nothing
+compiles twice.
 """
 
 import dataclasses
@@ -25,12 +24,12 @@ from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, Trai
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage.checkpoint import Checkpointer
 
-# Dropout must do nothing in RL; where it did, the ratio test would fail.
+# dropout must have no effect in RL: if it did, the ratio test would fail
 NETWORK = NetworkConfig(embedding=(16,), lstm=(16, 12), decoder=(16,), critic=(16,), dropout=0.5)
 
 
 def make_ppo(**changes: Any) -> PPO:
-    """32 environments of the small game, rollouts of a length that ends in the middle of games."""
+    """32 environments of the small game; rollouts end mid-game."""
     fields = {
         "game": TINY,
         "num_envs": 32,
@@ -49,7 +48,7 @@ def make_ppo(**changes: Any) -> PPO:
 
 
 def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
-    """A random policy; a large `scale` makes its actions, and what it remembers, matter."""
+    """A random policy; with a large `scale` its actions and memory matter."""
     rules = TINY
     params = init_params(
         Actor(NETWORK, rules.num_moves), key, NETWORK, rules.obs_size, rules.num_moves
@@ -60,7 +59,7 @@ def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
 
 
 class SmallPPO(NamedTuple):
-    """A learner that starts as a copy of its clone, and `PPO.update` in its two halves, over all
+    """A learner initialised as a copy of its clone, and the two halves of `PPO.update` on all
     devices.
 
     collect(learner, actors, clone) -> (next actors, experience, key of the epochs, metrics)
@@ -84,7 +83,7 @@ class SmallPPO(NamedTuple):
 
 
 def build_small_ppo() -> SmallPPO:
-    """Also used in a process of its own, where there are four devices."""
+    """Also used in a separate process with four devices."""
     ppo = make_ppo()
 
     def collect_half(
@@ -94,7 +93,7 @@ def build_small_ppo() -> SmallPPO:
         following, rollout, last_value = ppo.collector.collect(
             learner.params, actors, TrainContext(reference=clone), collect_key, ppo.config.num_steps
         )
-        # Only a leading axis can be sharded: time goes second here, and back in `learn_half`.
+        # only a leading axis can be sharded: time becomes axis 1 here, axis 0 in `learn_half`
         experience = swap_time(
             ppo.returns(rollout, last_value, actors.carry, rollout.transition.reward)
         )
@@ -128,13 +127,13 @@ def build_small_ppo() -> SmallPPO:
 
 
 def swap_time(experience: Experience) -> Experience:
-    """[T, N, ...] <-> [N, T, ...] for everything but the carry, which has no time axis."""
+    """[T, N, ...] <-> [N, T, ...] for all leaves except for the carry, which has no time axis."""
     swapped = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), experience.replace(carry=None))
     return swapped.replace(carry=experience.carry)
 
 
 class Chunk(NamedTuple):
-    """The first arguments of `SmallPPO.learn`."""
+    """First arguments of `SmallPPO.learn`."""
 
     learner: LearnerState
     experience: Experience
@@ -145,12 +144,12 @@ class Chunk(NamedTuple):
 def spread_run(
     small: SmallPPO, stored: list[np.ndarray] | None, folder: Path
 ) -> dict[str, np.ndarray]:
-    """What an update computes on however many devices there are, as arrays of the global batch.
+    """Results of an update on any number of devices, as arrays of the global batch.
 
     Args:
-        stored: the leaves of an experience of the global batch to learn from; None: that of the
-            first rollout.
-        folder: where a checkpoint of the state after two updates goes.
+        stored: leaves of an experience of the global batch to learn from; None: the first
+            rollout's.
+        folder: folder for a checkpoint of the state after two updates.
     """
     _, experience, key, _ = small.collect(small.learner, small.actors, small.clone)
     first = parallel.unshard(jax.device_get(experience))
@@ -185,8 +184,7 @@ def spread_run(
 
 
 def small_rollout(ppo: PPO, small: SmallPPO) -> Rollout:
-    """One rollout of the small learner with itself, as `ppo` of `make_ppo` collects it: NumPy
-    leaves [T, N, ...]."""
+    """One self-play rollout as `ppo` of `make_ppo` collects it: NumPy leaves [T, N, ...]."""
     compiled = _rollout_program(ppo.config.current_player_only, ppo.config.privileged_critic)
     (rollout,) = compiled(small.learner, small.actors.replace(reference_carry=None))
     return jax.tree.map(lambda x: x[0], jax.device_get(rollout))
@@ -194,7 +192,7 @@ def small_rollout(ppo: PPO, small: SmallPPO) -> Rollout:
 
 @functools.cache
 def _rollout_program(current_player_only: bool, privileged_critic: bool) -> Callable[..., Any]:
-    """What pays is not collected: it is one program for all of it."""
+    """Rewards are not collected, so that one program serves all reward settings."""
     ppo = make_ppo(current_player_only=current_player_only, privileged_critic=privileged_critic)
 
     def one(learner: LearnerState, actors: RunnerState) -> tuple[Rollout]:

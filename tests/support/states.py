@@ -1,6 +1,4 @@
-"""A state to save: everything that a trainer's has."""
-
-from __future__ import annotations
+"""A state with all types of leaves in a training state."""
 
 from typing import Any
 
@@ -11,8 +9,7 @@ import optax
 
 
 def make_state(seed: int) -> dict[str, Any]:
-    """A state with everything a trainer's has: optax tuples, keys of two kinds, bfloat16, an array
-    without elements, NumPy."""
+    """Optax tuples, keys of two kinds, bfloat16, an empty array, NumPy."""
     rng = np.random.default_rng(seed)
     params = {
         "actor": {
@@ -34,6 +31,6 @@ def make_state(seed: int) -> dict[str, Any]:
 
 
 def raw(leaf: Any) -> tuple[str, tuple[int, ...], bytes]:
-    """A leaf bit for bit."""
+    """Exact bits of a leaf."""
     data = jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
     return str(leaf.dtype), tuple(leaf.shape), np.asarray(data).tobytes()

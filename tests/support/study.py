@@ -1,6 +1,4 @@
-"""A browser at the pages of a study, without one."""
-
-from __future__ import annotations
+"""An HTTP client at the pages of a study."""
 
 import json
 import re
@@ -16,22 +14,22 @@ def post(client, path, **fields):
 
 
 def cookie_of(play):
-    """The name of the cookie of a study."""
+    """Name of a study's cookie."""
     return StudyCookie(play.folder).name
 
 
 def consent(client):
-    """The fields of the form on the consent page."""
+    """Fields of the form on the consent page."""
     return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', client.get("/").text))
 
 
 def agree(client, **fields):
-    """Presses the button of the consent page; `fields` in the place of its own."""
+    """Submit the consent form; `fields` override its values."""
     return post(client, "/agree", **consent(client) | fields)
 
 
 def play_here(client, page):
-    """Plays the game of a table's page to its end; the frames."""
+    """Play the game of a table page to its end; return the frames."""
     frames = []
     with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
         while True:

@@ -1,7 +1,4 @@
-"""Real training processes to interrupt: the scripts' own body on tiny games and networks, and what
-they leave."""
-
-from __future__ import annotations
+"""Training processes to interrupt: the scripts' code on tiny games and networks."""
 
 import json
 import multiprocessing
@@ -18,16 +15,15 @@ from support.processes import xla_flags
 from hanabi_rl.storage.tensors import read_metadata
 
 PRESETS = Path(__file__).parents[1] / "reliability" / "presets"
-PATIENCE_S = 300.0  # for a machine under load; no test depends on how long anything takes
+PATIENCE_S = 300.0  # for busy machines; no test depends on durations
 
-# The server imports the package once; each run is a process forked from it, before JAX has started
-# any thread.
+# The server imports the package once; runs are forked from it before JAX starts threads.
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["hanabi_rl.launch.script"])
 
 
 class Run:
-    """One run folder, and the process at work in it."""
+    """A run folder and its process."""
 
     def __init__(self, algo: str, folder: Path, *flags: str) -> None:
         self.algo, self.folder, self.flags = algo, folder, flags
@@ -35,17 +31,16 @@ class Run:
         self.process: BaseProcess | None = None
 
     def start(self, *flags: str, devices: int = 1) -> BaseProcess:
-        """Starts the run, or resumes what there is of it, with more `flags`; waits until it holds
-        its folder."""
+        """Start or resume the run with more `flags`; wait until it holds its folder."""
         resume = (self.folder / "config.json").exists()
-        given = (
+        base_flags = (
             ["--resume"]
             if resume
             else ["--preset", str(PRESETS / f"{self.algo}.toml"), *self.flags]
         )
         args = (
             self.algo,
-            [*given, "--run-dir", str(self.folder), *flags],
+            [*base_flags, "--run-dir", str(self.folder), *flags],
             self.log,
             _cache(),
             devices,
@@ -62,26 +57,24 @@ class Run:
         return process
 
     def finish(self, *flags: str, devices: int = 1) -> int | None:
-        """Runs it to its end; returns the exit code."""
+        """Run to the end; return the exit code."""
         process = self.start(*flags, devices=devices)
         process.join()
         return process.exitcode
 
     def steps(self) -> list[int]:
-        """The committed checkpoints, rising."""
+        """Committed checkpoints, ascending."""
         folders = (self.folder / "checkpoints").glob("*/commit_success.txt")
         return sorted(int(path.parent.name) for path in folders)
 
     def logged(self) -> int:
-        """The last update that a complete line of `metrics.jsonl` reports; 0 where there is
-        none."""
+        """Last update in a complete line of `metrics.jsonl`, or 0."""
         path = self.folder / "metrics.jsonl"
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         return int(json.loads(lines[-1])["step"]) if lines else 0
 
     def result(self) -> dict[str, Any]:
-        """All that a finished run decides: the last state's digests, positions and metrics,
-        policies, and summary."""
+        """Results of a finished run: state digests, positions, metrics, policies, summary."""
         last = self.folder / "checkpoints" / str(self.steps()[-1])
         items = ("manifest/metadata", "loader/metadata", "evaluation/metadata")
         policies = sorted(self.folder.glob("policy*/*.safetensors"))
@@ -98,8 +91,7 @@ class Run:
         }
 
     def leftovers(self) -> list[str]:
-        """What atomic writes leave beside their place when they are cut short, and steps that were
-        never committed."""
+        """Remains of interrupted atomic writes, and uncommitted steps."""
         unfinished = [
             step
             for step in (self.folder / "checkpoints").glob("*")
@@ -113,15 +105,15 @@ class Run:
         return [str(path.relative_to(self.folder)) for path in (*unfinished, *names)]
 
     def output(self) -> str:
-        """What its processes printed."""
+        """Output of the run's processes."""
         return self.log.read_text() if self.log.exists() else ""
 
 
 def wait_for(condition: Any) -> None:
-    """Polls `condition`; fails after `PATIENCE_S`."""
+    """Poll `condition`; fail after `PATIENCE_S`."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < end, f"nothing happened in {PATIENCE_S:g} s"
+        assert time.monotonic() < end, f"condition still false after {PATIENCE_S:g} s"
         time.sleep(0.01)
 
 
@@ -138,7 +130,7 @@ def _cache() -> str | None:
 
 
 def _train(algo: str, args: list[str], log: Path, cache: str | None, devices: int) -> None:
-    """The child: `python train/<algo>.py <args>`."""
+    """Child process: `python train/<algo>.py <args>`."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(file, 1)
     os.dup2(file, 2)

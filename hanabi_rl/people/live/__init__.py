@@ -1,1 +1,1 @@
-"""A seat among people: an agent as a bot account of hanab.live, or of a server of that kind."""
+"""Bot accounts on hanab.live, or on another server with its protocol."""

@@ -1,11 +1,8 @@
-"""A bot's account: where its password comes from, and what is asked over HTTP: the log-in that
-gives a session, and finished games.
+"""Bot accounts: credentials, log-in and export of finished games over HTTP.
 
-Neither the password nor the session is in a representation, an error or a log. Over a network they
-travel encrypted or not at all.
+No representation, error or log contains the password or the session. Over a network both are
+encrypted.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import http.client
@@ -24,30 +21,30 @@ from hanabi_rl.storage.files import check_readable, open_text
 USERNAME, PASSWORD = "HANABI_LIVE_USERNAME", "HANABI_LIVE_PASSWORD"
 TIMEOUT_S = 30.0
 MAX_RESPONSE_BYTES = 2**20
-"""Of an answer; a game of an hour with notes on every card takes a twentieth."""
+"""Maximum size of a response; a one-hour game with notes on every card takes 5% of it."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _NAME = re.compile(r"[\w.-]{2,15}")
 
 
 class LoginRefusedError(ValueError):
-    """The server does not let this account in; asking again changes nothing."""
+    """The server rejects this account; do not retry."""
 
 
 class LoginFailedError(OSError):
-    """The server could not be asked, or did not answer as it should; later it may."""
+    """The server was unreachable or its response was unexpected; retry later."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """Who logs in."""
+    """User name and password of a bot account."""
 
     username: str
     password: str = dataclasses.field(repr=False)
 
 
 def read_account(file: Path | None, environment: Mapping[str, str]) -> Account:
-    """The account that `file` names (two lines, user name and password; nobody else may read it),
-    or where there is none, the environment. Raises ValueError without what is in them."""
+    """Read the account from `file` (two lines: user name, password; readable by its owner only) or,
+    if `file` is None, from the environment. Raises ValueError without the file's contents."""
     if file is not None:
         check_readable("--credentials", file, "a file of two lines, user name and password")
         lines = _read_private(file).splitlines()
@@ -63,8 +60,8 @@ def read_account(file: Path | None, environment: Mapping[str, str]) -> Account:
         if not username or not password:
             missing = USERNAME if not username else PASSWORD
             raise ValueError(
-                f"expected the account in {where} (or --credentials FILE with mode 600, user name "
-                f"and password on a line each), got no {missing}"
+                f"expected {where}, or --credentials FILE (mode 600, user name and password on "
+                f"one line each), got no {missing}"
             )
     if not _NAME.fullmatch(username) or not password.strip():
         raise ValueError(
@@ -75,12 +72,11 @@ def read_account(file: Path | None, environment: Mapping[str, str]) -> Account:
 
 
 def _read_private(file: Path) -> str:
-    """Raises ValueError where others may read the file."""
     with open_text(file) as opened:
         found = os.fstat(opened.fileno())
         if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise ValueError(
-                f"{file}: expected a file that its owner alone may read (chmod 600), got mode "
+                f"{file}: expected a file readable only by its owner (chmod 600), got mode "
                 f"{stat.S_IMODE(found.st_mode):o}"
             )
         try:
@@ -91,7 +87,7 @@ def _read_private(file: Path) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """Where a server of the kind is."""
+    """Address of a hanab.live server."""
 
     host: str
     port: int
@@ -99,14 +95,14 @@ class Server:
 
     @property
     def socket_address(self) -> str:
-        """Of its web socket."""
+        """URL of its WebSocket."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'wss' if self.secure else 'ws'}://{host}:{self.port}/ws"
 
 
 def read_server(address: str) -> Server:
-    """`https://hanab.live`, `hanab.live`, `http://localhost:8080`. Raises ValueError for an address
-    that is none, or one to which a password would travel in the open."""
+    """Parse `https://hanab.live`, `hanab.live` or `http://localhost:8080`. Raises ValueError for an
+    invalid address and for one that would receive the password unencrypted."""
     text = address if "://" in address else f"https://{address}"
     try:
         parts = urllib.parse.urlsplit(text)
@@ -118,56 +114,49 @@ def read_server(address: str) -> Server:
         raise ValueError(f"--server: expected an address like https://hanab.live, got {address!r}")
     if parts.scheme == "http" and host not in _LOCAL:
         raise ValueError(
-            f"--server: expected https for {host}: over http the password could be read on its way "
-            "(to another machine of yours: `ssh -L` and http://localhost)"
+            f"--server: expected https for {host}: http would send the password unencrypted "
+            "(to a machine of your own: `ssh -L` and http://localhost)"
         )
     secure = parts.scheme == "https"
     return Server(host, port or (443 if secure else 80), secure)
 
 
 def log_in(server: Server, account: Account) -> str:
-    """The value of the session's cookie.
+    """Return the value of the session cookie.
 
     Raises:
-        LoginRefusedError: with the server's words: a wrong password, a name that it does not take.
-        LoginFailedError: the network's or the server's failure.
+        LoginRefusedError: with the server's message: wrong password, invalid user name.
+        LoginFailedError: network or server failure.
     """
     form = {"username": account.username, "password": account.password, "version": VERSION}
     try:
-        answer = _ask(server, "POST", "/login", urllib.parse.urlencode(form))
+        status, body, cookies = _request(server, "POST", "/login", urllib.parse.urlencode(form))
     except OSError as error:
         raise LoginFailedError(str(error)) from None
-    if answer.status in (400, 401, 403):
-        reply = answer.body[:2000].decode("utf-8", "replace").replace(account.password, "***")
+    if status in (400, 401, 403):
+        reply = body[:2000].decode("utf-8", "replace").replace(account.password, "***")
         text = " ".join(reply.split())[:200]
         raise LoginRefusedError(
-            f"{server.host} does not let {account.username} in ({answer.status}): {text}"
+            f"{server.host} rejects {account.username} (status {status}): {text}"
         )
-    if answer.status != 200:
-        raise LoginFailedError(f"{server.host}: the log-in was answered with {answer.status}")
-    for line in answer.cookies:
+    if status != 200:
+        raise LoginFailedError(f"{server.host}: log-in failed with status {status}")
+    for line in cookies:
         morsel = http.cookies.SimpleCookie(line).get(COOKIE)
         if morsel is not None and morsel.value:
             return morsel.coded_value
-    raise LoginFailedError(f"{server.host}: the log-in gave no cookie {COOKIE}")
+    raise LoginFailedError(f"{server.host}: the log-in response has no cookie {COOKIE}")
 
 
 def export(server: Server, number: int) -> tuple[int, bytes]:
-    """Status and body of `GET /export/NUMBER`: a finished game, for which no session is needed.
-    Raises OSError where there is no answer."""
-    answer = _ask(server, "GET", f"/export/{number}")
-    return answer.status, answer.body
+    """Return (status, body) of `GET /export/NUMBER`; needs no session. Raises OSError."""
+    return _request(server, "GET", f"/export/{number}")[:2]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Answer:
-    status: int
-    body: bytes
-    cookies: list[str]
-
-
-def _ask(server: Server, method: str, path: str, form: str | None = None) -> _Answer:
-    """Raises OSError, which says neither the form nor a cookie."""
+def _request(
+    server: Server, method: str, path: str, form: str | None = None
+) -> tuple[int, bytes, list[str]]:
+    """(status, body, cookies). Raises OSError, which contains neither the form nor a cookie."""
     connection = (
         http.client.HTTPSConnection(
             server.host, server.port, timeout=TIMEOUT_S, context=ssl.create_default_context()
@@ -182,7 +171,7 @@ def _ask(server: Server, method: str, path: str, form: str | None = None) -> _An
         connection.request(method, path, form, headers)
         response = connection.getresponse()
         body = response.read(MAX_RESPONSE_BYTES)
-        return _Answer(response.status, body, response.headers.get_all("Set-Cookie") or [])
+        return response.status, body, response.headers.get_all("Set-Cookie") or []
     except (OSError, http.client.HTTPException) as error:
         raise OSError(f"{server.host}: {type(error).__name__}: {error}") from None
     finally:

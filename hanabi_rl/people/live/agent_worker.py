@@ -1,11 +1,9 @@
-"""Who thinks for a bot, and what is kept of its games: `AgentWorker`.
+"""Runs a bot's agents and saves its games: `AgentWorker`.
 
-One runner for each number of players (`people/serve/runner.py`), asked with what came together
-while the last answers were made. What an agent learnt of partners, where it learns anything and
-`--remember` is given, is handed to it again when it meets the same ones around the table.
+There is one runner per number of players (`people/serve/runner.py`); requests that arrive during a
+batch form the next batch. With `--remember`, an agent that adapts to partners receives its saved
+memory again in games with the same partners in the same order.
 """
-
-from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -29,8 +27,8 @@ _Result = PartnerAction | Exception | None
 
 
 class AgentWorker:
-    """`policies` by the number of players; games of each in `slots` slots. `folder` keeps games,
-    `partner_memory` what the agent learnt of people (None: nothing does)."""
+    """Agent backend. `policies`: by number of players, each with `slots` game slots. `folder` saves
+    games, `partner_memory` what the agent learned about its partners (None: not saved)."""
 
     def __init__(
         self,
@@ -49,9 +47,9 @@ class AgentWorker:
 
     async def query(self, request: RequestMove) -> PartnerAction:
         """See `AgentBackend`."""
-        answer = await self._batcher.ask(request)
-        assert answer is not None
-        return answer
+        action = await self._batcher.ask(request)
+        assert action is not None
+        return action
 
     async def on_game_ended(self, ended: GameEnded) -> None:
         """See `AgentBackend`."""
@@ -69,20 +67,19 @@ class AgentWorker:
         return await asyncio.to_thread(self._process, requests)
 
     def _process(self, requests: Sequence[_Request]) -> list[_Result]:
-        """What is wrong with one is told to it alone; those of one number of players go together,
-        and what was played before a game ended is thought of before it is learnt from. What is
-        learnt and forgotten keeps its order."""
-        found: list[_Result] = [None] * len(requests)
+        """Process a batch: moves first, batched by number of players, then memory updates and
+        deletions in order. A request that fails gets its own exception."""
+        results: list[_Result] = [None] * len(requests)
         for players, runner in self._runners.items():
             indices = [
                 i
                 for i, request in enumerate(requests)
                 if isinstance(request, RequestMove) and request.game.rules.num_players == players
             ]
-            for i, answer in zip(
+            for i, result in zip(
                 indices, self._actions(runner, [requests[i] for i in indices]), strict=True
             ):
-                found[i] = answer
+                results[i] = result
         for i, request in enumerate(requests):
             try:
                 if isinstance(request, GameEnded):
@@ -90,11 +87,11 @@ class AgentWorker:
                 elif isinstance(request, Forget):
                     self._forget(request)
             except Exception as error:
-                found[i] = error
-        return found
+                results[i] = error
+        return results
 
     def _forget(self, forget: Forget) -> None:
-        """Also in games that go on: they are played again without what is deleted."""
+        """Delete memory of a player; games in progress are replayed without it."""
         if self._partner_memory is not None:
             self._partner_memory.forget(forget.player)
         for runner in self._runners.values():
@@ -115,7 +112,7 @@ class AgentWorker:
             return [self._actions(runner, [request])[0] for request in requests]
 
     def _read_memory(self, players: int, partners: Sequence[str]) -> Any:
-        """The agent's memory before a game with these partners; None: they are strangers."""
+        """Return the agent's saved memory of these partners; None at a first meeting."""
         if self._partner_memory is None:
             return None
         policy = self._policies[players]

@@ -1,11 +1,8 @@
-"""A bot account as a state machine: messages in, effects out. No socket, no clock, no thinking.
+"""A bot account as a state machine: messages in, effects out (`effects.py`).
 
-Whoever runs it hands in every frame, what the agent answered, and the time now and then; it says
-what is to be sent, asked, kept and logged (`effects.py`). `connection.py` does so over a network,
-tests do without one.
+It has no socket, clock or agent. The caller passes in frames, the agent's moves and the time, and
+performs the effects: `connection.py` over a network, tests without one.
 """
-
-from __future__ import annotations
 
 import html
 import itertools
@@ -30,11 +27,11 @@ from hanabi_rl.people.live.seat import Seat
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 
 EMPTY_ROOM_TIMEOUT_S = 300.0
-"""We leave a room in which nobody else has been for so long."""
+"""The bot leaves a room without other accounts after this time."""
 
 
 class LiveBot:
-    """The account `username`, behaving as `settings` say."""
+    """State machine of the account `username`."""
 
     def __init__(self, username: str, settings: BotSettings) -> None:
         self.username, self.settings = username, settings
@@ -44,12 +41,12 @@ class LiveBot:
         self._serials = itertools.count(1)
         self._missed = MissedGames(settings.players, self._serials)
         self.closing = False
-        """`close` was called."""
+        """True once `close` was called."""
         self.last_error = ""
-        """What the server said last in an `error`."""
+        """Text of the server's last `error`."""
 
     def close(self) -> list[Effect]:
-        """Takes no new seat, and leaves replays, and rooms whose game has not begun."""
+        """Take no new seats; leave replays and rooms before their game."""
         self.closing = self._commands.closed = True
         effects: list[Effect] = []
         for seat in self.seats.values():
@@ -60,28 +57,28 @@ class LiveBot:
 
     @property
     def is_closed(self) -> bool:
-        """`close` was called, and nothing is left to do."""
+        """True once `close` was called and no seat or search is left."""
         return self.closing and self.is_idle
 
     @property
     def is_idle(self) -> bool:
-        """No seat is left, and no game is looked for."""
+        """True without seats and without searches for missed games."""
         return not self.seats and not self._missed.is_looking
 
     def on_connected(self) -> None:
-        """A new connection: whatever the last one had asked for will not come. Rooms before a game
-        are lost with it; of games that go on `welcome` tells."""
+        """Reset at a new connection: pending requests are void, seats in rooms before a game are
+        lost; `welcome` lists the games in progress."""
         self._commands.on_disconnected()
         self.last_error = ""
         self._missed.on_connected()
         for table in [t for t, seat in self.seats.items() if seat.phase == "room"]:
             self._missed.add(self.seats.pop(table).partial_game(self.username))
         for seat in self.seats.values():
-            if not seat.is_replay:
+            if seat.phase != "replay":
                 seat.on_disconnected()
 
     def receive(self, frame: str | bytes, now: float) -> list[Effect]:
-        """One frame of the server. What is not understood is left alone."""
+        """Process one frame from the server; ignore unknown or invalid ones."""
         try:
             command, fields = read_frame(frame)
             if command in _SEAT_HANDLERS:
@@ -93,40 +90,40 @@ class LiveBot:
                 return []
             return self._cleanup(effects)
         except (FrameError, DesyncError) as error:
-            return [LogLine(f"left alone: {error}")]
+            return [LogLine(f"ignored: {error}")]
 
-    def on_move(self, token: DecisionToken, answer: PartnerAction, now: float) -> list[Effect]:
-        """What the agent answered to a `RequestMove`; its delay is over."""
+    def on_move(self, token: DecisionToken, action: PartnerAction, now: float) -> list[Effect]:
+        """Process the agent's response to a `RequestMove`, after its delay."""
         seat = self.seats.get(token.table)
-        return [] if seat is None else seat.on_move(token, answer, now)
+        return [] if seat is None else seat.on_move(token, action, now)
 
     def on_response(self, number: int, status: int, body: bytes, now: float) -> list[Effect]:
-        """What a `Fetch` was answered with: status and body; 0 and why where with nothing."""
+        """Process the response to a `Fetch`; status 0: no response, and `body` gives the reason."""
         return self._cleanup(self._missed.on_response(number, status, body, now))
 
     def is_current(self, token: DecisionToken) -> bool:
-        """Whether what was decided then may still be sent."""
+        """True if a decision with this token may still be sent."""
         seat = self.seats.get(token.table)
         return seat is not None and seat.is_current(token)
 
     def tick(self, now: float) -> list[Effect]:
-        """Time has passed: to be called every second or so."""
+        """Process timeouts; call it about once per second."""
         self._commands.tick(now)
         effects: list[Effect] = []
         for seat in list(self.seats.values()):
-            if self._commands.closed:  # the server restarts no game before it stops
+            if self._commands.closed:  # a stopping server restarts no game
                 effects += seat.leave_replay()
             effects += seat.tick(now)
             since = seat.empty_since
             if seat.phase == "room" and since is not None and now - since > EMPTY_ROOM_TIMEOUT_S:
-                seat.empty_since = now  # once, until it has an effect
+                seat.empty_since = now  # request once per timeout
                 effects.append(Send("tableLeave", {"tableID": seat.table}))
         return self._cleanup([*effects, *self._missed.tick(now)])
 
     def _cleanup(self, effects: list[Effect]) -> list[Effect]:
-        """Without the seats that were left; games of people who would rather not are not kept."""
+        """Remove seats that were left, and games that must not be saved from the effects."""
         for table, seat in list(self.seats.items()):
-            if seat.is_gone:
+            if seat.phase == "gone":
                 del self.seats[table]
             if seat.missed:
                 seat.missed = False
@@ -152,17 +149,17 @@ class LiveBot:
         rejoined = [t for t in tables if type(t) is int] if isinstance(tables, list) else []
         effects = self._rejoin_replay(fields.get("disconSpectatingTable"))
         for table in [table for table in self.seats if table not in rejoined]:
-            effects += self.seats[table].on_table_gone(now)  # it ended while we were away
+            effects += self.seats[table].on_table_gone(now)  # ended during the disconnect
         for table in rejoined:
             self.seats.setdefault(table, self._new_seat(table))
             effects.append(Send("tableReattend", {"tableID": table}))
         return effects
 
     def _rejoin_replay(self, lost: Any) -> list[Effect]:
-        """Back in the replay that we were in when the connection was `lost`; others are closed."""
-        for table in [t for t, seat in self.seats.items() if seat.is_replay and t != lost]:
+        """Rejoin the replay that the disconnect interrupted; drop the others."""
+        for table in [t for t, seat in self.seats.items() if seat.phase == "replay" and t != lost]:
             del self.seats[table]
-        if lost not in self.seats or not self.seats[lost].is_replay:
+        if lost not in self.seats or self.seats[lost].phase != "replay":
             return []
         return [Send("tableSpectate", {"tableID": lost, "shadowingPlayerIndex": -1})]
 
@@ -217,8 +214,7 @@ class LiveBot:
         return self._room(seat, names_of(fields.get("players")), fields.get("options"), now)
 
     def _room(self, seat: Seat, names: list[str], options: Any, now: float) -> list[Effect]:
-        """Who is in the room before a game, and what would be played. We leave where we could not
-        play, whoever came or went."""
+        """Update a room before its game; leave it if the agent cannot play it."""
         seat.names = names
         seat.options = options if isinstance(options, Mapping) else {}
         is_empty = all(name == self.username for name in names)
@@ -229,7 +225,7 @@ class LiveBot:
         if reason is None or seat.leaving:
             return []
         seat.leaving = True
-        message = table_chat(seat.table, f"I am sorry, {reason}, so I leave.")
+        message = table_chat(seat.table, f"Sorry, {reason}, so I am leaving.")
         return [message, Send("tableLeave", {"tableID": seat.table})]
 
     def _table_start(self, fields: Any, now: float) -> list[Effect]:
@@ -237,9 +233,9 @@ class LiveBot:
         if table is None:
             return []
         if fields.get("replay"):
-            stays = table in self.seats and self.seats[table].is_replay
+            stays = table in self.seats and self.seats[table].phase == "replay"
             return [] if stays else [Send("tableUnattend", {"tableID": table})]
-        if table not in self.seats or self.seats[table].is_replay:
+        if table not in self.seats or self.seats[table].phase == "replay":
             self.seats[table] = self._new_seat(table)
         return self.seats[table].on_start(now)
 
@@ -272,7 +268,7 @@ class LiveBot:
 
     def _error(self, fields: Any, now: float) -> list[Effect]:
         self.last_error = str(fields.get("error", "") if isinstance(fields, Mapping) else "")[:200]
-        return [LogLine(f"the server says: {self.last_error}")]
+        return [LogLine(f"error from the server: {self.last_error}")]
 
     def _chat(self, fields: Any, now: float) -> list[Effect]:
         private = isinstance(fields, Mapping) and fields.get("recipient") == self.username
@@ -316,4 +312,4 @@ _SEAT_HANDLERS: dict[str, Callable[[Seat, Any, float], list[Effect]]] = {
     "replayLeader": lambda seat, fields, now: seat.on_leader(str(fields.get("name") or "")),
     "cardIdentities": lambda seat, fields, now: seat.on_identities(fields.get("cardIdentities")),
 }
-"""Messages about one table, for our seat there."""
+"""Handlers of messages about one table."""

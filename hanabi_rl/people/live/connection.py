@@ -1,7 +1,4 @@
-"""A bot on a network: `Connection` carries frames between a server and a `LiveBot`, and does what
-the bot says. Where the connection ends another one is made, later each time."""
-
-from __future__ import annotations
+"""Connection of a `LiveBot` to a server: frames, effects, reconnects with back-off."""
 
 import asyncio
 import logging
@@ -37,29 +34,29 @@ from hanabi_rl.people.serve.partner_protocol import PartnerAction
 TICK_S = 0.5
 MAX_MESSAGE = 2**23
 MAX_FAILED_CONNECTIONS = 3
-"""So many connections in a row that the server ended with an error are one too many: somebody else
-uses the account, or it is not wanted."""
+"""Maximum consecutive connections that the server ends with an error: another program may use the
+account, or the server may reject it."""
 
 log = logging.getLogger("hanabi_rl.people.live")
 _socket_log = logging.getLogger("hanabi_rl.people.live.socket")
-_socket_log.setLevel(logging.WARNING)  # more would show the session's cookie
+_socket_log.setLevel(logging.WARNING)  # lower levels would log the session cookie
 
 
 class AgentBackend(Protocol):
-    """Those who think, and keep what is to be kept."""
+    """Chooses moves, and saves and deletes games and memory."""
 
     async def query(self, request: RequestMove) -> PartnerAction:
-        """The agent's answer."""
+        """Return the agent's move."""
 
     async def on_game_ended(self, ended: GameEnded) -> None:
-        """A game is over: keep what may be kept."""
+        """Save what may be saved of a finished game."""
 
     async def forget(self, forget: Forget) -> None:
-        """Delete what is kept of a player."""
+        """Delete the saved memory of a player."""
 
 
 class Connection:
-    """`bot` at `server` as `account`, with `agents` to think."""
+    """Connection of `bot` to `server` as `account`; `agents` chooses the moves."""
 
     def __init__(
         self,
@@ -81,17 +78,17 @@ class Connection:
         self._saving: set[asyncio.Task[None]] = set()
 
     def close(self) -> bool:
-        """Takes no new seat, and ends once the games going on have, and those that it missed the
-        end of are looked up. False where it was called before, or there is nothing to wait for."""
+        """Take no new seats; end after the games in progress and the searches for missed games.
+        False if it was called before, or if there is nothing to wait for."""
         again = self._bot.closing
         self._do(self._bot.close())
         return not again and not self._bot.is_closed
 
     async def run(self) -> None:
-        """Until `close` was called and the last game has ended, or it is cancelled.
+        """Run until it is cancelled, or until the last game ends after `close`.
 
         Raises:
-            LoginRefusedError: the server does not want this account, now or any more.
+            LoginRefusedError: the server rejects the account.
         """
         failed = 0
         try:
@@ -117,7 +114,7 @@ class Connection:
             await asyncio.gather(*self._saving)
 
     async def _connect_once(self) -> str:
-        """One connection from log-in to its end; why it ended."""
+        """Run one connection; return why it ended."""
         self._bot.on_connected()
         try:
             cookie = await asyncio.to_thread(log_in, self._server, self._account)
@@ -139,7 +136,7 @@ class Connection:
         except LoginFailedError as error:
             return str(error)
         except InvalidStatus as error:
-            return f"the socket was answered with {error.response.status_code}"
+            return f"the server refused the socket with status {error.response.status_code}"
         except (OSError, InvalidHandshake, WebSocketException) as error:
             return f"no connection: {type(error).__name__}: {error}"
 
@@ -177,7 +174,7 @@ class Connection:
         while not self._bot.is_closed:
             self._do(self._bot.tick(self._clock()))
             await asyncio.sleep(TICK_S)
-        await asyncio.sleep(TICK_S)  # what was said last
+        await asyncio.sleep(TICK_S)  # send the last messages
 
     def _do(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -199,15 +196,15 @@ class Connection:
                 log.info("%s", effect.text)
 
     async def _query(self, request: RequestMove) -> None:
-        """The agent's move, after its delay. Where it fails the bot asks again in a while."""
+        """Query the agent and apply its move after the delay; on failure the bot retries later."""
         started = self._clock()
         try:
-            answer = await self._agents.query(request)
+            action = await self._agents.query(request)
         except Exception:
             log.exception("table %d: the agent failed", request.token.table)
             return
         await asyncio.sleep(max(0.0, request.move_delay_s - (self._clock() - started)))
-        self._do(self._bot.on_move(request.token, answer, self._clock()))
+        self._do(self._bot.on_move(request.token, action, self._clock()))
 
     async def _fetch(self, number: int) -> None:
         try:
@@ -223,5 +220,5 @@ class Connection:
             else:
                 await self._agents.forget(effect)
         except Exception:
-            action = "a game kept" if isinstance(effect, GameEnded) else "what was asked forgotten"
-            log.exception("could not have %s", action)
+            action = "save a game" if isinstance(effect, GameEnded) else "forget a player"
+            log.exception("could not %s", action)

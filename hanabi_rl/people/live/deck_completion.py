@@ -1,6 +1,4 @@
-"""A deck that fits all that a seat was told: `complete_deck`."""
-
-from __future__ import annotations
+"""A full deck consistent with everything that a seat has observed: `complete_deck`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,15 +8,15 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 class DesyncError(ValueError):
-    """What was told does not follow from what was told before."""
+    """A message from the server is inconsistent with the previous ones."""
 
 
 def complete_deck(rules: Rules, possible: Sequence[set[int]], previous: Sequence[int]) -> list[int]:
-    """A deck (card ids, top first) whose card at each order is one of `possible`, as much like the
-    deck `previous` as is easy. Raises DesyncError where no deck is."""
+    """Return a deck (card ids, top first) whose card at each order is in `possible`; keeps cards of
+    `previous` where it easily can. Raises DesyncError if no deck exists."""
     left = Counter(full_deck(rules))
     deck = list(previous)
-    # fewest choices first: cards that are known take theirs before anything is made up
+    # fewest choices first: known cards are placed before guessed ones
     orders = sorted(range(rules.deck_size), key=lambda order: len(possible[order]))
     constrained = [order for order in orders if len(possible[order]) < rules.num_cards]
 
@@ -36,7 +34,7 @@ def complete_deck(rules: Rules, possible: Sequence[set[int]], previous: Sequence
         return False
 
     if not place(0):
-        raise DesyncError("no deck has the cards that were told")
+        raise DesyncError("no deck is consistent with the observed cards")
     rest = orders[len(constrained) :]
     missing = []
     for order in rest:

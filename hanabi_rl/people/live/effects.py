@@ -1,6 +1,4 @@
-"""What a bot is told at its start, and what it wants done: it does nothing itself."""
-
-from __future__ import annotations
+"""Settings of a bot, and the effects that it requests."""
 
 import dataclasses
 from typing import Any
@@ -11,26 +9,26 @@ from hanabi_rl.people.serve.lifecycle import Game
 
 @dataclasses.dataclass(frozen=True)
 class BotSettings:
-    """How a bot behaves; `describe` is what it says of it."""
+    """Behaviour of a bot."""
 
     agent: str
     players: frozenset[int]
-    """The numbers of players that the agent plays with."""
+    """Numbers of players that the agent supports."""
     move_delay_s: float = 2.0
-    """Before a move, at least; none in a speedrun."""
+    """Minimum seconds before a move; 0 in a speedrun."""
     tables: int = 1
-    """At a time."""
+    """Maximum tables at a time."""
     keep: bool = True
-    """Games are kept."""
+    """Save games."""
     remember: bool = False
-    """What the agent learnt of its partners is kept."""
+    """Save what the agent learned about its partners."""
     notes: bool = False
-    """The agent writes what it weighs on its own cards, where spectators read it."""
+    """Write the agent's move probabilities on its own cards, visible to spectators."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DecisionToken:
-    """One decision at one table. It is current until anything happens that it did not know of."""
+    """Identifies one decision at one table; current until the next event at the table."""
 
     table: int
     serial: int
@@ -38,7 +36,7 @@ class DecisionToken:
 
 @dataclasses.dataclass(frozen=True)
 class Send:
-    """A message to the server. With a ticket: only while that is current."""
+    """A message to the server; with a token, sent only while the token is current."""
 
     command: str
     fields: dict[str, Any]
@@ -46,26 +44,26 @@ class Send:
 
 
 def table_chat(table: int, text: str) -> Send:
-    """What everybody at a table reads."""
+    """A chat message to all players at a table."""
     return Send("chat", {"msg": text[:MAX_CHAT], "room": f"table{table}"})
 
 
 @dataclasses.dataclass(frozen=True)
 class RequestMove:
-    """Query the agent; its answer goes to `LiveBot.on_move` after at least `move_delay_s`."""
+    """Query the agent; its move goes to `LiveBot.on_move` after at least `move_delay_s` seconds."""
 
     token: DecisionToken
     game: Game
-    """As the agent may know it: cards that it does not see are made up (`observed_game.py`)."""
+    """Cards that the agent does not see are guessed (`observed_game.py`)."""
     move_delay_s: float
     partners: tuple[str, ...]
-    """Who sits after us, in order around the table."""
+    """Names of the other players, in turn order after the bot."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GameEnded:
-    """The end of a game: `game`, with its true deck, to save; `observed`, as the agent knew it, to
-    learn from. None: do not."""
+    """The end of a game: `game`, with its true deck, to save; `observed`, with the agent's
+    information, to learn from. None: must not be saved or learned from."""
 
     game: Game | None
     observed: Game | None
@@ -74,21 +72,21 @@ class GameEnded:
 
 @dataclasses.dataclass(frozen=True)
 class Fetch:
-    """Fetch the finished game of this number; the answer goes to `LiveBot.on_response`."""
+    """Fetch a finished game; the response goes to `LiveBot.on_response`."""
 
     number: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Forget:
-    """Whatever is kept of this player is to be deleted."""
+    """Delete everything saved about this player."""
 
     player: str
 
 
 @dataclasses.dataclass(frozen=True)
 class LogLine:
-    """A line for the log: neither a chat nor a password is in it."""
+    """A line for the log, without chat or passwords."""
 
     text: str
 

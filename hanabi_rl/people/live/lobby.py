@@ -1,6 +1,4 @@
-"""What the server says of its tables: `Lobby`."""
-
-from __future__ import annotations
+"""The server's list of tables: `Lobby`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,7 +7,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class TableLine:
-    """One table of the list."""
+    """One table in the list."""
 
     table: int
     running: bool
@@ -19,24 +17,24 @@ class TableLine:
 
     @property
     def is_open(self) -> bool:
-        """The game has not begun, and a seat is free."""
+        """True if the game has not begun and a seat is free."""
         return not self.running and len(self.players) < self.max_players
 
 
 class Lobby:
-    """The tables, as they were told of last."""
+    """The latest list of tables."""
 
     def __init__(self) -> None:
         self._tables: dict[int, TableLine] = {}
 
     def on_table_list(self, tables: Any) -> None:
-        """`tableList`: all that there are."""
+        """`tableList`: replaces all tables."""
         self._tables.clear()
         for table in tables if isinstance(tables, list) else []:
             self.on_table(table)
 
     def on_table(self, fields: Any) -> None:
-        """`table`: a new one, or one that changed."""
+        """`table`: adds or updates one table."""
         if not isinstance(fields, Mapping) or type(fields.get("id")) is not int:
             return
         options = fields.get("options")
@@ -57,11 +55,10 @@ class Lobby:
         self._tables.pop(table, None)
 
     def get(self, table: int) -> TableLine | None:
-        """The table with this number, where there is one."""
+        """The table with this number, or None."""
         return self._tables.get(table)
 
     def table_of(self, player: str) -> TableLine | None:
-        """The newest table that this player sits at, one whose game has not begun if there is
-        one."""
+        """The newest table with this player; a table before its game takes precedence."""
         found = [line for line in self._tables.values() if player in line.players]
         return max(found, key=lambda line: (not line.running, line.table), default=None)

@@ -1,14 +1,12 @@
-"""Games of ours that ended while we were away, taken from the site's history: `MissedGames`.
+"""Recovers games that ended during a disconnect from the site's history: `MissedGames`.
 
-After a log-in the site sends the account's newest finished games, it sends each one as it ends, and
-`historyGet` asks for them again. Their players are named there, in no order; the whole game is at
-`/export/NUMBER`. It is ours if what we had seen of it is how it begins; of a game that we had seen
-nothing of, if it is newer than all that were over when we sat down, and no other that we look for.
-Where the site answers late, with an error or with something else it is asked again, later each
-time, and in the end the log says which game is not kept, and why.
+The site lists the account's newest finished games after a log-in, adds each game as it ends, and
+repeats the list on `historyGet`. The list names the players in no order; `/export/NUMBER` returns
+the whole game. A finished game matches if it begins with the observed moves. If none were observed,
+it must be newer than all games that were finished when the bot joined, and match no other search.
+Failed or unexpected responses are retried with back-off; the log names each game that is not saved,
+and why.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -18,37 +16,37 @@ from typing import Any
 from hanabi_rl.data.formats.hanab_live import ImportedGame, game_from_json
 from hanabi_rl.people.live.effects import Effect, Fetch, GameEnded, LogLine, Send
 from hanabi_rl.people.live.observed_game import ObservedGame, finished_game
-from hanabi_rl.people.live.protocol import after, is_bot
+from hanabi_rl.people.live.protocol import is_bot, other_players
 from hanabi_rl.people.serve.lifecycle import Game
 
 MIN_WAIT_S, MAX_WAIT_S = 10.0, 60.0
 FETCH_INTERVAL_S = 2.0
-"""Between two requests for a finished game, of which there is one at a time."""
+"""Minimum seconds between two exports; one is requested at a time."""
 SEARCH_TIMEOUT_S, ROOM_SEARCH_TIMEOUT_S = 600.0, 30.0
 MAX_GAMES = 100
-"""Of a history that is asked for."""
+"""Maximum games in a requested history."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PartialGame:
-    """What a seat knows of a game whose end it was not told."""
+    """A game that a seat did not observe to its end."""
 
     table: int
     me: str
-    """Our name at the table."""
+    """The bot's name at the table."""
     names: tuple[str, ...]
-    """Whom we knew there, us included; by the site's seats where anything was seen."""
+    """Known players including the bot; in the site's seat order if any of the game was observed."""
     observed: ObservedGame | None
-    """What we had seen of it; None: nothing."""
+    """The observed part of the game; None: nothing."""
     replay: int | None
-    """Its number, where that was told."""
+    """Number of the finished game, if known."""
     since: int | None
-    """The newest game that was over when we sat down; None: that is not known."""
+    """Newest finished game when the bot joined; None: unknown."""
     has_begun: bool = True
-    """False: we sat in its room when the connection was lost, and perhaps it never began."""
+    """False: the disconnect happened in the room before the game, which may never have begun."""
 
     def may_match(self, number: int, players: Set[str]) -> bool:
-        """Whether this is perhaps the finished game of that number, played by `players`."""
+        """True if the finished game `number` of `players` may be this game."""
         names = set(self.names)
         if self.since is not None and number <= self.since:
             return False
@@ -58,7 +56,7 @@ class PartialGame:
         return sure and (names == players or (self.has_begun and names < players))
 
     def matches(self, game: ImportedGame) -> bool:
-        """Whether a finished game is this one, as far as we have seen."""
+        """True if a finished game is consistent with everything observed."""
         if self.observed is None:
             return self.me in game.players and set(self.names) <= set(game.players)
         start = self.observed.start
@@ -70,52 +68,50 @@ class PartialGame:
 
 @dataclasses.dataclass
 class _Search:
-    """A game that is looked for."""
-
     partial: PartialGame
     deadline: float | None = None
-    reason: str = "the site's history does not have it"
+    reason: str = "not in the site's history"
     rejected: set[int] = dataclasses.field(default_factory=set)
 
 
 class MissedGames:
-    """Games that are looked for. `players`: the numbers of players that the agent plays with;
-    `serials` numbers games for those who think."""
+    """Searches for missed games. `players`: numbers of players that the agent supports; `serials`
+    numbers games for the agent worker."""
 
     def __init__(self, players: Collection[int], serials: Iterator[int]) -> None:
         self._players, self._serials = players, serials
         self.newest: int | None = None
-        """The newest game that histories named; None before the first one came."""
-        self._players_of: dict[int, frozenset[str]] = {}  # finished games -> who played
-        self._done: set[int] = set()  # games that were handed out
+        """Newest finished game in the history; None before the first history."""
+        self._players_of: dict[int, frozenset[str]] = {}  # by finished game
+        self._done: set[int] = set()  # finished games that need no search
         self._searches: list[_Search] = []
-        self._history_at: float | None = None  # for the history
+        self._history_at: float | None = None  # time of the next request
         self._num_requests = 0
         self._fetching: int | None = None
-        self._fetch_at = 0.0  # the next game, whichever it is
-        self._attempts: dict[int, tuple[int, float]] = {}  # game -> how often, and not again before
+        self._fetch_at = 0.0  # earliest time of the next export
+        self._attempts: dict[int, tuple[int, float]] = {}  # game -> (failures, next time)
 
     @property
     def is_looking(self) -> bool:
-        """A game that we know to have begun is looked for."""
+        """True while a game that has begun is searched for."""
         return any(each.partial.has_begun for each in self._searches)
 
     def on_connected(self) -> None:
-        """A new connection, after whose log-in a history comes unasked."""
+        """Reset at a new connection: the server sends a history after the log-in."""
         self._history_at, self._num_requests = None, 0
         for each in self._searches:
             each.deadline = None
 
     def add(self, partial: PartialGame) -> None:
-        """A game whose end was not told."""
+        """Search for a game."""
         self._searches.append(_Search(partial))
 
     def mark_complete(self, number: int) -> None:
-        """A game was seen to its end, and is not looked for."""
+        """Exclude a game that was observed to its end."""
         self._done.add(number)
 
     def on_history(self, games: Any) -> None:
-        """`gameHistory`: some of the finished games. What is not understood is left alone."""
+        """`gameHistory`: some of the finished games; ignores invalid entries."""
         if not isinstance(games, list):
             return
         self.newest = self.newest or 0
@@ -128,7 +124,7 @@ class MissedGames:
             self._players_of[number] = frozenset(map(str, names))
 
     def tick(self, now: float) -> list[Effect]:
-        """Time has passed: asks for what is due, and gives up what took too long."""
+        """Send the requests that are due, and give up after the timeout."""
         effects: list[Effect] = []
         for each in list(self._searches):
             wait_s = SEARCH_TIMEOUT_S if each.partial.has_begun else ROOM_SEARCH_TIMEOUT_S
@@ -145,7 +141,7 @@ class MissedGames:
         return effects + self._request_history(now)
 
     def on_response(self, number: int, status: int, body: bytes, now: float) -> list[Effect]:
-        """What `/export/NUMBER` was answered with; status 0: with nothing, and `body` says why."""
+        """Process the response to `/export/NUMBER`; status 0: none, and `body` is the reason."""
         self._fetching, self._fetch_at = None, now + FETCH_INTERVAL_S
         matching = [each for each in self._searches if number in self._candidates_of(each)]
         try:
@@ -166,21 +162,20 @@ class MissedGames:
         found = min(fitting, key=lambda each: each.partial.observed is None)  # observed: certain
         self._searches.remove(found)
         self.mark_complete(number)
-        note = LogLine(f"table {found.partial.table}: its end was read from replay {number}")
+        note = LogLine(f"table {found.partial.table}: recovered from replay {number}")
         return [note, *self._ended(game, number, found.partial.me)]
 
     def _ended(self, game: ImportedGame, number: int, me: str) -> list[Effect]:
-        """As a game that was seen to its end; nothing where nobody moved."""
+        """Effects of a recovered game; none if it has no moves."""
         if len(game.actions) == 0:
             return []
         seat, players = game.players.index(me), range(game.rules.num_players)
         deck, moves = tuple(game.deck.tolist()), tuple(game.actions.tolist())
         people = frozenset(i for i in players if i != seat and not is_bot(game.players[i]))
-        # the agent that learns from it is shown what its seat sees, and of the deck no more
-        others = frozenset(players) - {seat}
+        others = frozenset(players) - {seat}  # agents must not see the whole deck
         observed = Game(next(self._serials), game.rules, deck, others, moves)
         whole = finished_game(number, game.rules, deck, moves, people)
-        return [GameEnded(whole, observed, after(game.players, seat))]
+        return [GameEnded(whole, observed, other_players(game.players, seat))]
 
     def _request_history(self, now: float) -> list[Effect]:
         if self._history_at is None:
@@ -197,7 +192,7 @@ class MissedGames:
         return {number for each in self._searches for number in self._candidates_of(each)}
 
     def _candidates_of(self, search: _Search) -> set[int]:
-        """The finished games that may be this one."""
+        """Finished games that may match."""
         partial = search.partial
         if partial.replay is not None:
             found = {partial.replay}
@@ -211,7 +206,7 @@ class MissedGames:
 
 
 def _failure_line(search: _Search) -> LogLine:
-    return LogLine(f"table {search.partial.table}: the game is not kept: {search.reason}")
+    return LogLine(f"table {search.partial.table}: the game is not saved: {search.reason}")
 
 
 def _wait_s(times: int) -> float:
@@ -219,16 +214,15 @@ def _wait_s(times: int) -> float:
 
 
 def _parse(number: int, status: int, body: bytes) -> ImportedGame:
-    """The game in an answer to `/export/NUMBER`. Raises ValueError where there is none, or another
-    one."""
+    """Parse a response to `/export/NUMBER`. Raises ValueError."""
     if status == 0:
         raise ValueError(body.decode("utf-8", "replace")[:200])
     if status != 200:
-        raise ValueError(f"it was answered with {status}")
+        raise ValueError(f"status {status}")
     try:
         record = json.loads(body)
     except (ValueError, RecursionError):
         raise ValueError("expected JSON") from None
     if not isinstance(record, Mapping) or record.get("id") != number:
-        raise ValueError("expected the game of that number")
-    return game_from_json(record, failed_speedruns=True)  # kept as one that was seen to its end
+        raise ValueError("expected the game with this number")
+    return game_from_json(record, failed_speedruns=True)  # as for games observed to the end

@@ -1,11 +1,9 @@
-"""What an agent learnt of the people it met, from game to game: `PartnerMemory`.
+"""Saved memory of an agent about its partners: `PartnerMemory`.
 
-One file for each company: the agent's memory before another game with the same partners in the
-same order around the table (`agents/policy.py`, `next_game`). It holds counts, no game; whose they
-are is said by hashes of names in the file's own name, so that who asks to be forgotten is.
+One file per sequence of partners in turn order: the agent's memory before their next game
+(`agents/policy.py`, `next_game`). Files contain counts, no games. File names contain hashes of the
+partners' names, so that a partner's files can be deleted on request.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import hashlib
@@ -18,23 +16,22 @@ from hanabi_rl.storage.tensors import read_pytree, write_pytree
 
 @dataclasses.dataclass(frozen=True)
 class PartnerMemory:
-    """The folder `path`, made when something is learnt."""
+    """Memory files in the folder `path`, which the first write creates."""
 
     path: Path
 
     def read(self, identity: str, partners: Sequence[str], like: Any) -> Any:
-        """The memory of the agent of this identity before another game with these partners, in
-        order around the table; None where they are strangers, or what is kept is no memory like the
-        tree `like`."""
+        """The memory of the agent `identity` before another game with these partners, in turn
+        order. None at a first meeting, or if the file does not match the tree `like`."""
         return read_pytree(self._file(identity, partners), like)
 
     def write(self, identity: str, partners: Sequence[str], memory: Any) -> None:
-        """Keeps it, in the place of what was."""
+        """Save the memory; replaces the previous one."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_pytree(self._file(identity, partners), memory)
 
     def forget(self, player: str) -> int:
-        """Deletes what has to do with a player; how many files that were."""
+        """Delete all files about a player; return their number."""
         found = list(self.path.glob(f"*-{_hashed(player)}*.safetensors"))
         for file in found:
             file.unlink()

@@ -1,10 +1,8 @@
-"""The words of hanab.live's socket: frames, their limits, and the tables that we can play at.
+"""hanab.live's WebSocket protocol: frames, limits, and the tables that the bot supports.
 
-A frame is a command, one space and a JSON value, in both directions. What is wrong with one is the
-server's doing or a newer server's: it is never more than a reason to leave the frame alone.
+A frame is a command, one space and a JSON value, in both directions. Invalid frames come from the
+server, or from a newer version of it: ignore them.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -13,27 +11,27 @@ from typing import Any, TypeVar
 from hanabi_rl.data.formats.hanab_live import FOREIGN_OPTIONS, VARIANT, foreign_options
 
 MAX_FRAME = 8192
-"""Bytes of a frame to the server."""
+"""Maximum bytes per frame to the server."""
 MAX_CHAT = 300
-"""Characters of a chat message; the server cuts the rest."""
+"""Maximum characters per chat message; the server truncates it."""
 SERVER_RATE = (200, 2.0)
-"""Messages in so many seconds; who sends more is banned by address."""
+"""(messages, seconds); above this rate the server bans the address."""
 COOKIE = "hanabi.sid"
 VERSION = "bot"
-"""What a client that is no build of the site's says its version is."""
+"""Version number of clients that are not builds of the site."""
 KNOWN_FLAGS = ("timed", "speedrun", *FOREIGN_OPTIONS)
-"""Options that are on or off, of which `foreign_options` says what changes the game."""
+"""Known on/off options; `foreign_options` lists those that change the game."""
 
 Fields = Mapping[str, Any]
 T = TypeVar("T", list[Any], dict[str, Any])
 
 
 class FrameError(ValueError):
-    """What came is no frame of this protocol."""
+    """Not a valid frame of this protocol."""
 
 
 def read_frame(frame: str | bytes) -> tuple[str, Any]:
-    """(command, value). Raises FrameError."""
+    """Split a frame into (command, value). Raises FrameError."""
     if isinstance(frame, bytes):
         raise FrameError("expected text, got bytes")
     command, space, content = frame.partition(" ")
@@ -46,24 +44,23 @@ def read_frame(frame: str | bytes) -> tuple[str, Any]:
 
 
 def write_frame(command: str, fields: Fields) -> str:
-    """The frame of a command. Raises ValueError for one that the server would not take."""
+    """Encode a command. Raises ValueError if the frame is too large for the server."""
     frame = f"{command} {json.dumps(fields, ensure_ascii=False, separators=(',', ':'))}"
     if (size := len(frame.encode())) > MAX_FRAME:
         raise ValueError(f"{command}: expected a frame of at most {MAX_FRAME} bytes, got {size}")
     return frame
 
 
-def whole(fields: Any, name: str) -> int:
-    """The whole number under `name`. Raises FrameError."""
+def read_int(fields: Any, name: str) -> int:
+    """The integer under `name`. Raises FrameError."""
     value = fields.get(name) if isinstance(fields, Mapping) else None
     if type(value) is not int:
-        raise FrameError(f"expected a whole number under {name!r}")
+        raise FrameError(f"expected an integer under {name!r}")
     return value
 
 
-def collection(fields: Fields, name: str, kind: type[T]) -> T:
-    """The list or object under `name`, an empty one where there is none. Raises FrameError for
-    something else."""
+def read_collection(fields: Fields, name: str, kind: type[T]) -> T:
+    """The list or object under `name`, or an empty one. Raises FrameError for another type."""
     value = fields.get(name) or kind()
     if not isinstance(value, kind):
         raise FrameError(f"expected a {kind.__name__} under {name!r}")
@@ -71,8 +68,7 @@ def collection(fields: Fields, name: str, kind: type[T]) -> T:
 
 
 def table_of(fields: Any) -> int | None:
-    """The table that a message speaks of: `tableID`, or `TableID` in two messages whose field has
-    no other name on the server."""
+    """The table number of a message: `tableID`, or `TableID` in two of the server's messages."""
     if not isinstance(fields, Mapping):
         return None
     value = fields.get("tableID", fields.get("TableID"))
@@ -80,29 +76,29 @@ def table_of(fields: Any) -> int | None:
 
 
 def names_of(players: Any) -> list[str]:
-    """The names of players who are told of as objects."""
+    """Names of players given as objects."""
     players = players if isinstance(players, list) else []
     return [str(player.get("name")) for player in players if isinstance(player, Mapping)]
 
 
 def is_bot(name: str) -> bool:
-    """Whether an account says by its name that it is a program's."""
+    """True if the account's name marks it as a bot."""
     return name.lower().startswith("bot-")
 
 
-def after(names: Sequence[str], seat: int) -> tuple[str, ...]:
-    """Who sits after `seat`, in order around the table."""
+def other_players(names: Sequence[str], seat: int) -> tuple[str, ...]:
+    """The other players in turn order after `seat`."""
     return (*names[seat + 1 :], *names[:seat])
 
 
 def refusal(options: Any, players: int, supported: Collection[int]) -> str | None:
-    """Why we cannot play `players` at a table of these options, in a few polite words; None where
-    we can. `supported`: the numbers of players that the agent plays with."""
+    """A polite reason why the bot cannot play at a table with these options, or None. `supported`:
+    numbers of players that the agent supports."""
     if not isinstance(options, Mapping):
-        return "this table does not say what its options are"
+        return "this table does not list its options"
     variant = options.get("variantName", VARIANT)
     if variant != VARIANT:
-        return f"I only know the game without a variant, and this table plays {str(variant)[:60]}"
+        return f"I only play without a variant, and this table has {str(variant)[:60]}"
     if foreign := foreign_options(options):
         return f"I cannot play with the option {foreign[0]}"
     for name, value in options.items():
@@ -110,5 +106,5 @@ def refusal(options: Any, players: int, supported: Collection[int]) -> str | Non
             return f"I do not know the option {str(name)[:40]}"
     if players not in supported:
         numbers = " or ".join(map(str, sorted(supported)))
-        return f"my agent plays with {numbers} players in all, not {players}"
+        return f"my agent plays with {numbers} players in total, not {players}"
     return None

@@ -1,12 +1,10 @@
-"""The shared replay that a finished game becomes, from its end until the bot leaves: `Replay`.
+"""The shared replay after a finished game, until the bot leaves: `Replay`.
 
-Players look back at a game there, and press Restart, which the server takes from the leader alone
-and only while all players of the game are there. So the bot stays until the people who played have
-left, and gives the lead to one of them: the account that made a table leads its replay, and the
-lead is lost with a leader that leaves.
+Players review a game there and press Restart. The server accepts Restart from the leader only, and
+only while all players of the game are present. So the bot stays until the people who played have
+left, and gives the lead to one of them: the owner of a table leads its replay, and if the leader
+leaves, no other account can lead.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 
@@ -16,33 +14,33 @@ from hanabi_rl.people.live.protocol import is_bot
 REPLAY_TIMEOUT_S = 600.0
 """The bot leaves a shared replay after this time."""
 ABSENT_AFTER_S = 30.0
-"""People who played have left if none of them came back in this time: pages are reloaded."""
+"""Absence after which a player counts as gone: reloading a page disconnects for a moment."""
 MAX_HANDOVERS = 3
-"""Times that the lead is given away in one replay: another program may keep giving it back."""
+"""Maximum times that the lead is given away: another program may keep giving it back."""
 
 
 class Replay:
-    """The replay at table `table`, seen by the player `me` of `players`; `leader` leads it."""
+    """The replay at `table`, with the bot `me` among `players`."""
 
     def __init__(
         self, table: int, me: str, players: Sequence[str], leader: str, now: float
     ) -> None:
         self._table, self._me, self._players = table, me, tuple(players)
         self._leader, self._since = leader, now
-        self._next_leader: str | None = None  # was given the lead; the server has not confirmed it
+        self._next_leader: str | None = None  # given the lead, not confirmed by the server
         self._handovers = 0
         self._spectators: tuple[str, ...] | None = None
-        self._empty_since: float | None = None  # without a person who played
+        self._empty_since: float | None = None  # no person who played is present since
 
     def on_spectators(self, names: Sequence[str]) -> list[Send]:
-        """`spectators` or `table`: the accounts that are in the replay."""
+        """`spectators` or `table`: accounts in the replay."""
         self._spectators = tuple(names)
         if self._next_leader not in self._spectators:
-            self._next_leader = None  # left before the lead came
+            self._next_leader = None  # left before receiving the lead
         return self._hand_over()
 
     def on_leader(self, name: str) -> list[Send]:
-        """`replayLeader`: the lead has passed to `name`."""
+        """`replayLeader`: `name` leads now."""
         if name == self._leader:
             return []  # the server sends it twice
         self._leader, self._next_leader = name, None
@@ -58,11 +56,11 @@ class Replay:
         return gone or now - self._since > REPLAY_TIMEOUT_S
 
     def leave(self) -> list[Send]:
-        """Leave, after giving the lead away."""
+        """Leave, after giving away the lead."""
         return [*self._hand_over(), Send("tableUnattend", {"tableID": self._table})]
 
     def _hand_over(self) -> list[Send]:
-        """Give the lead to a person, those who played first."""
+        """Give the lead to a person, preferably a player of the game."""
         people = self._people()
         candidates = [name for name in self._players if name in people] + people
         must_hand_over = self._leader == self._me and self._next_leader is None

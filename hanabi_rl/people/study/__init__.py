@@ -1,1 +1,1 @@
-"""Studies with people: design, participants, pages, matching, export."""
+"""Studies with human participants: design, matching, pages, games, export."""

@@ -1,22 +1,20 @@
-"""What a study with people is, as a TOML file says it: `read_study`. Pure but for reading the file.
+"""Design of a study, read from a TOML file: `read_study`.
 
 title = "Hanabi with computer partners"     # and run_by, contact, language, players, order,
 participants = 40                           # completion_code
 [consent]                                   # version, text
-remember_people = true                      # agents that can get to know a person do
-flag_moves = true                           # a button for the partner's last move
-min_check_correct = 3                       # of [[check]], to go on
-wait_s = 120                                # for a person, where [[agents]] has one,
-fallback_agent = "bot:convention"           # which plays if no person comes
-[[agents]]                                  # name, games, warm_up; `person` is another participant
+remember_people = true                      # agents keep their memory of a participant
+flag_moves = true                           # button to mark the partner's last move
+min_check_correct = 3                       # required correct answers in [[check]]
+wait_s = 120                                # if an agent is `person`: seconds to wait for one,
+fallback_agent = "bot:convention"           # and the agent that plays if no participant comes
+[[agents]]                                  # name, games, warm_up; `person`: another participant
 [[before]]                                  # questions: name, text, kind, low, high, choices,
-[[check]]                                   # rating; those of a check: correct, explanation
-[[after_game]]                              # left out: AFTER_GAME; `after_game = []`: none
-[[after_partner]]                           # after the last game with each
-[[at_end]]                                  # beside a ranking of the partners met
+[[check]]                                   # rating; those of a check also: correct, explanation
+[[after_game]]                              # default: AFTER_GAME; `after_game = []`: no questions
+[[after_partner]]                           # after the last game with each partner
+[[at_end]]                                  # together with a ranking of the partners
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
@@ -28,14 +26,14 @@ from hanabi_rl.storage.files import read_json, read_toml
 
 T = TypeVar("T")
 
-SCALE = 7  # points
-PERSON = "person"  # as the name of an agent: another participant
-MAX_TEXT = 2000  # characters of one answer
+SCALE = 7
+PERSON = "person"  # agent name of another participant
+MAX_TEXT = 2000  # characters per answer
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """One question of a form; every one may be skipped. `low` and `high` say what 1 and 7 mean."""
+    """One question of a form; all are optional. `low` and `high` label 1 and 7."""
 
     name: str = ""
     text: str = ""
@@ -44,17 +42,18 @@ class Question:
     high: str = "very much"
     choices: tuple[str, ...] = ()
     rating: bool = False
-    """Of the scales of a form those marked make up the rating of a partner; where none is, all. At
-    the end of a study of two agents they compare the first partner (1) with the second (7)."""
+    """This scale counts towards the rating of a partner; if no scale of the form is marked, all
+    count. At the end of a study of two agents it compares the first partner (1) with the second
+    (7)."""
     correct: str = ""
-    """Correct choice of a question of the check."""
+    """Correct choice of a check question."""
     explanation: str = ""
     """Text shown with the correct choice after the check."""
 
     def read(self, answer: str) -> str | int | None:
-        """The answer that a form's field holds; None where it was skipped, or is none."""
+        """Parse the content of a form field; None if it is empty or invalid."""
         if self.kind == "text":
-            # browsers count a line's end as one character, and send two
+            # browsers count a line break as one character but send two
             return answer.replace("\r\n", "\n").strip()[:MAX_TEXT] or None
         if self.kind == "choice":
             return answer if answer in self.choices else None
@@ -74,18 +73,18 @@ AFTER_GAME = (
 
 @dataclasses.dataclass(frozen=True)
 class StudyAgent:
-    """A partner, and how many games everyone plays with it, one after the other."""
+    """A partner and the number of consecutive games with it."""
 
     name: str = ""
     games: int = 1
     warm_up: int = 0
-    """So many of them, the first, are to get used to the partner: people are told so, are not asked
-    about them, and no report counts them."""
+    """Number of initial games for familiarisation: announced as such, without questions, excluded
+    from reports."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Consent:
-    """What people agree to; the version is kept with every participant."""
+    """Consent text and its version, which is saved with every participant."""
 
     version: str = ""
     text: str = ""
@@ -93,23 +92,23 @@ class Consent:
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """A study. Whoever runs it answers for its consent text."""
+    """Design of a study. The researcher is responsible for the consent text."""
 
     title: str = ""
     run_by: str = ""
     contact: str = ""
     language: str = "en"
-    """Of the texts in this file, as HTML names it; the table's own words are English."""
+    """Language of the texts in this file, as an HTML code; the table's own texts are English."""
     players: int = 2
     order: Literal["latin", "random"] = "latin"
     participants: int = 100
-    """After so many nobody else is asked."""
+    """Maximum number of participants."""
     completion_code: str = ""
     remember_people: bool = False
-    """An agent that remembers whom it plays with (`agents/preloaded_profile.py`) keeps what it
-    learnt of a person from game to game; else it meets a stranger in every game."""
+    """An agent that remembers its partners (`agents/preloaded_profile.py`) keeps its memory of a
+    participant between games; if False, every game is a first meeting."""
     flag_moves: bool = False
-    """People may mark their partner's last move as questionable."""
+    """Participants can mark their partner's last move as questionable."""
     min_check_correct: int = 0
     """Minimum number of correct answers to the check; with fewer a participant plays no game."""
     wait_s: int = 120
@@ -126,17 +125,17 @@ class Study:
 
     @property
     def with_people(self) -> bool:
-        """Whether participants play with each other."""
+        """True if participants play with each other."""
         return PERSON in [agent.name for agent in self.agents]
 
     @property
     def policies(self) -> list[str]:
-        """The names of all agents that are no persons."""
+        """Names of all agents that are not participants."""
         names = [agent.name for agent in self.agents if agent.name != PERSON]
         return list(dict.fromkeys([*names, *([self.fallback_agent] if self.with_people else [])]))
 
     def forms(self) -> dict[str, tuple[Question, ...]]:
-        """Every list of questions, by its name in the file."""
+        """All lists of questions, by their names in the file."""
         return {name: getattr(self, name) for name in _FORMS}
 
 
@@ -155,13 +154,12 @@ _RENAMED = {
 
 
 def read_study(path: Path) -> Study:
-    """The study in a TOML file. Raises ValueError naming the field and what was expected;
-    FileNotFoundError."""
+    """Read a study from a TOML file. Raises ValueError naming the field; FileNotFoundError."""
     return study_of(read_toml(path), str(path))
 
 
 def study_of(content: dict[str, Any], where: str = "study") -> Study:
-    """The study that a TOML file's content says. Raises ValueError."""
+    """Parse the content of a TOML file. Raises ValueError."""
     lists: dict[str, Any] = {
         name: tuple(_items(cls, content[name], f"{where}: {name}"))
         for name, cls in _LISTS.items()
@@ -174,15 +172,13 @@ def study_of(content: dict[str, Any], where: str = "study") -> Study:
 
 
 def saved_study(path: Path) -> Study:
-    """Return the study in a JSON file that a server or an export wrote, of any version. Raises
-    ValueError; FileNotFoundError."""
+    """Read a study saved by a server or an export. Raises ValueError; FileNotFoundError."""
     return study_of(_with_new_keys(read_json(path)["study"]), str(path))
 
 
 def orders(agents: int) -> list[tuple[int, ...]]:
-    """The orders of a Latin square, balanced for what follows what (Williams 1949): over all of
-    them every agent comes at every place, and after every other, equally often. An odd number takes
-    the square and its mirror image."""
+    """Orders of a Latin square balanced for first-order carryover (Williams 1949): each agent is
+    equally often at each place and after each other agent. Odd numbers add the mirrored square."""
     first = [(place + 1) // 2 * (1 if place % 2 else -1) % agents for place in range(agents)]
     square = [tuple((agent + row) % agents for agent in first) for row in range(agents)]
     return square + [order[::-1] for order in square] if agents % 2 and agents > 1 else square

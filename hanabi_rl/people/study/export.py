@@ -1,14 +1,12 @@
-"""Export of a study: files for trainers (`export_study`, `read_export`), and the data of each
+"""Export of a study: files for training (`export_study`, `read_export`), and the data of each
 participant with each agent for statistics (`person_agent_data`).
 
-games.safetensors         the games, as `load_games` and `train/bc.py` read them
-games.jsonl               a line for each of them: whose, with whom, times, answers, marks, and
-                          `earlier`, the games of its series from which the agent knew the person
-games.participants.jsonl  a line for each person: order, answers before, of partners, at the end
-games.study.json          what everybody was asked
+games.safetensors         games, in the format of `load_games` and `train/bc.py`
+games.jsonl               one line per game: participants, agent, times, answers, marked moves, and
+                          `earlier`, the previous games of the series that the agent remembered
+games.participants.jsonl  one line per participant: order of agents, answers
+games.study.json          design of the study
 """
-
-from __future__ import annotations
 
 import dataclasses
 import json
@@ -30,13 +28,13 @@ from hanabi_rl.storage.files import check_writable, read_text, write_json, write
 
 FORMAT_VERSION = 1
 SUFFIX = ".safetensors"
-"""Of the games: hanab.live's formats end a game where no more points can be reached, so that a last
-life that was lost after that is not in them, and the score is another."""
+"""Suffix of the games. hanab.live's formats end a game once no more points are possible: a last
+life lost after that is missing, and the score differs."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Export:
-    """The games of a study, and in the same order the lines that say whose they are."""
+    """The games of a study, and one line of data per game in the same order."""
 
     study: Study
     games: Games
@@ -44,7 +42,7 @@ class Export:
     people: Sequence[dict[str, Any]]
 
     def by_person(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """(row of the game, line) of every person in every game."""
+        """Yield (row of the game, line) for each participant in each game."""
         for row, line in enumerate(self.lines):
             yield row, line
             if "other" in line:
@@ -52,18 +50,18 @@ class Export:
 
 
 def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) -> int:
-    """Writes `out` (.safetensors) and the files beside it; returns the number of games.
+    """Write `out` (.safetensors) and its companion files; return the number of games.
 
-    Finished games alone, or with `unfinished` also those that were left or go on. The file of games
-    is read back and replayed before it takes its place. Raises ValueError where there is none, and
-    for another suffix.
+    Exports finished games; with `unfinished` also abandoned games and games in progress. The file
+    of games is read back and replayed before it replaces an earlier one. Raises ValueError without
+    games and for another suffix.
     """
     check_writable("--out", out, (SUFFIX,))
     export = gather(folder, unfinished=unfinished)
     temporary = out.with_name(f".{out.stem}.new{out.suffix}")
     try:
         save_games(temporary, export.games)
-        load_games(temporary)  # by full replay
+        load_games(temporary)  # validates by full replay
         temporary.replace(out)
     finally:
         temporary.unlink(missing_ok=True)
@@ -75,7 +73,7 @@ def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) ->
 
 
 def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
-    """What `export_study` writes. Raises ValueError where there is no game."""
+    """Collect the data that `export_study` writes. Raises ValueError if there are no games."""
     people = folder.participants()
     chosen = [
         (person, place, played)
@@ -84,73 +82,73 @@ def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
         if played.game.moves and (unfinished or played.game.end_reason == "finished")
     ]
     if not chosen:
-        raise ValueError(f"{folder.path}: expected a game to export, got none of {len(people)}")
+        raise ValueError(f"{folder.path}: no games to export from {len(people)} participants")
     by_id = {each[2].game.game_id: each for each in chosen}
-    shared_games = [  # two people have a copy each of what is one game
+    shared_games = [  # two participants have one copy each of their game
         [each, *([by_id[pair]] if (pair := each[2].paired_game) in by_id else [])]
         for each in chosen
         if each[2].paired_game not in by_id or each[2].paired_game > each[2].game.game_id
     ]
-    games = concatenate_games([as_games(_shared_game(table)) for table in shared_games])
+    games = concatenate_games([as_games(_shared_game(copies)) for copies in shared_games])
     return Export(
         folder.study,
         dataclasses.replace(games, players=_seat_players(folder.study, shared_games)),
-        [_game_line(folder.study, table) for table in shared_games],
+        [_game_line(folder.study, copies) for copies in shared_games],
         [_person_line(folder.study, each) for each in people],
     )
 
 
 def read_export(path: Path) -> Export:
-    """What `export_study` wrote to `path`. Raises FileNotFoundError; ValueError where the files do
-    not belong together, or `path` is no `.safetensors`."""
+    """Read what `export_study` wrote to `path`. Raises FileNotFoundError; ValueError for another
+    suffix or files that do not belong together."""
     if path.suffix != SUFFIX:
         raise ValueError(
-            f"expected the {SUFFIX} file that `hanabi-rl games export` wrote, got {path}: other "
-            "formats do not hold every game to its end"
+            f"expected the {SUFFIX} file of `hanabi-rl games export`, got {path}: other formats "
+            "may omit the end of a game"
         )
     study_file = path.with_suffix(".study.json")
     if not study_file.is_file():
-        raise FileNotFoundError(f"expected {study_file} beside {path}: export the study again")
+        raise FileNotFoundError(f"{study_file} is missing: export the study again")
     games, lines = load_games(path), _read_lines(path.with_suffix(".jsonl"))
     found = [line.get("game_id") for line in lines]
     if found != games.game_ids.tolist():
         raise ValueError(
-            f"{path.with_suffix('.jsonl')}: expected a line for each of the {len(games)} games of "
-            f"{path}, in their order, got {len(found)} of other ones"
+            f"{path.with_suffix('.jsonl')}: expected one line per game of {path}, in order "
+            f"({len(games)} games), got {len(found)} lines that do not match"
         )
     people = _read_lines(path.with_suffix(".participants.jsonl"))
     return Export(saved_study(study_file), games, lines, people)
 
 
 _GameOf = tuple[Participant, int, PlayedGame]
-"""A person, the place of the game among theirs, and the game."""
+"""(participant, index of the game among the participant's games, game)."""
 
 
-def _shared_game(table: Sequence[_GameOf]) -> Game:
-    """The game with all of its people; one that goes on as one that was left now."""
-    game = table[0][2].game
-    people = frozenset().union(*(played.game.people for _, _, played in table))
+def _shared_game(copies: Sequence[_GameOf]) -> Game:
+    """The game with all of its participants; a game in progress counts as abandoned."""
+    game = copies[0][2].game
+    people = frozenset().union(*(played.game.people for _, _, played in copies))
     game = dataclasses.replace(game, people=people)
     return game if game.status == "done" else dataclasses.replace(game, end_reason="left")
 
 
 def _seat_players(study: Study, shared_games: Sequence[Sequence[_GameOf]]) -> np.ndarray:
-    """int32[N, P], who sat where: a person is its number in the study, the study's agents are -1,
-    -2, ..., in the order of their names."""
+    """Player in each seat, int32[N, P]: a participant's number, or -1, -2, ... for the study's
+    agents in alphabetical order."""
     agents = sorted({*(agent.name for agent in study.agents), *study.policies})
     rows = []
-    for table in shared_games:
-        played = table[0][2]
+    for copies in shared_games:
+        played = copies[0][2]
         row = [-1 - agents.index(played.agent)] * played.game.rules.num_players
-        for person, _, their_game in table:
+        for person, _, their_game in copies:
             row[min(their_game.game.people)] = person.number
         rows.append(row)
     return np.array(rows, np.int32)
 
 
-def _game_line(study: Study, table: Sequence[_GameOf]) -> dict[str, Any]:
-    """The line of a game; where two people played it, `other` is the second one's."""
-    first, *others = (_player_line(study, *each) for each in table)
+def _game_line(study: Study, copies: Sequence[_GameOf]) -> dict[str, Any]:
+    """The line of a game; `other` holds the second participant's line, if any."""
+    first, *others = (_player_line(study, *each) for each in copies)
     return first | ({"other": others[0]} if others else {})
 
 
@@ -205,18 +203,19 @@ def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def _read_lines(path: Path) -> list[dict[str, Any]]:
     try:
         return [json.loads(line) for line in read_text(path).splitlines()]
-    except ValueError as error:  # JSON's and Unicode's errors name no file
-        raise ValueError(f"{path}: expected a line of JSON for each: {error}") from error
+    except ValueError as error:  # JSON and Unicode errors do not name the file
+        raise ValueError(f"{path}: expected JSON lines: {error}") from error
 
 
 _Line = Mapping[str, Any]
 
 
 def person_agent_data(export: Export) -> list[PersonAgentData]:
-    """Every person with every agent that the person played a game with that counts, in the order of
-    the study's agents; games of an agent that took a person's place do not. A rating is what the
-    form of the partner says, or the mean of the games' forms where the study has none for
-    partners."""
+    """Return the data of each participant with each agent, in the order of the study's agents.
+
+    Games that do not count are excluded (`counted_lines`). The rating is that of the partner's form
+    or, if the study has none, the mean rating of the games' forms.
+    """
     people = {person["participant"]: person for person in export.people}
     lines_by_row = counted_lines(export)
     rows: dict[tuple[int, str], list[tuple[int, _Line]]] = {}
@@ -234,8 +233,8 @@ def person_agent_data(export: Export) -> list[PersonAgentData]:
 
 
 def counted_lines(export: Export) -> dict[int, list[_Line]]:
-    """The row of every game that counts, and the lines of the people for whom it does: the first
-    game of one of two people may be a warm-up where the other's is none."""
+    """The lines that count, by row of the game: no warm-ups, no fallback agents. The same game can
+    be a warm-up for only one of its two participants."""
     lines_by_row: dict[int, list[_Line]] = {}
     for row, line in export.by_person():
         if not line["warm_up"] and not line["instead"]:
@@ -244,7 +243,7 @@ def counted_lines(export: Export) -> dict[int, list[_Line]]:
 
 
 def rating_of(questions: Sequence[Question], answers: Mapping[str, Any]) -> float | None:
-    """The mean of the scales that make up the rating; None where fewer than half were answered."""
+    """Mean of the scales that form the rating; None if fewer than half were answered."""
     scales = [question for question in questions if question.kind == "scale"]
     chosen = [question for question in scales if question.rating] or scales
     answered = [answers[question.name] for question in chosen if question.name in answers]
@@ -258,7 +257,6 @@ def _block(
     rows_of: Mapping[tuple[int, str], Sequence[tuple[int, _Line]]],
     shared: Collection[int],
 ) -> PersonAgentData:
-    """`shared`: the rows of games that two people have in a block each."""
     study, rows = export.study, rows_of[person["participant"], agent]
     scores = {row: _score(export, row) for row, _ in rows}
     finished = [(row, line) for row, line in rows if scores[row] is not None]
@@ -268,7 +266,7 @@ def _block(
         of_games = [rating_of(study.after_game, line["answers"]) for _, line in rows]
         answered = [rating for rating in of_games if rating is not None]
         rating = float(np.mean(answered)) if answered else None
-    ranking = person["end"].get("ranking", {})  # among those whose games count
+    ranking = person["end"].get("ranking", {})  # only partners with games that count
     ranking = {a: rank for a, rank in ranking.items() if (person["participant"], a) in rows_of}
     better = [rank for rank in ranking.values() if rank < ranking.get(agent, 0)]
     ranked = agent in ranking and len(ranking) > 1
@@ -289,14 +287,14 @@ def _block(
 
 
 def _score(export: Export, row: int) -> int | None:
-    """Of a game that was finished; it is one for both of its people."""
+    """Score of a finished game, or None."""
     finished = export.lines[row]["end_reason"] == "finished"
     return int(export.games.scores[row]) if finished else None
 
 
 def _preference(study: Study, person: Mapping[str, Any], agent: str) -> float | None:
-    """How much rather this agent of two, by the scales at the end: low is the first partner met,
-    high the second."""
+    """Preference for this agent over the other one, from the scales at the end: low values favour
+    the first partner, high values the second."""
     marked = [question for question in study.at_end if question.rating]
     value = rating_of(marked, person["end"]) if marked else None
     if value is None:

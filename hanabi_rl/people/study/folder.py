@@ -1,16 +1,14 @@
-"""The people of a study, and where what they did is kept: `StudyFolder`.
+"""Data of a study and its participants on disk: `StudyFolder`.
 
-    study.json                what was asked of everybody, and the folder's tag
-    participants/NUMBER.json  everything of one person: consent, order, games with their moves and
+    study.json                design of the study, tag of the folder
+    participants/NUMBER.json  all data of one participant: consent, order, games with moves and
                               times, answers; replaced after every move
-    audit.jsonl               who withdrew, and when
+    audit.jsonl               withdrawals with their times
 
-One file a person, so that who withdraws is deleted with it: there is no table, log or index that
-anything could be left in. A person is known by a code alone, of which the file holds the SHA-256:
-its first part is the random number, the rest a secret of 59 bits. No name and no address is kept.
+All data of a participant are in one file, with no other table, log or index, so that a withdrawal
+deletes everything. A participant is identified only by a code: a random number and a secret of
+59 bits. The file contains the SHA-256 of the code, no name and no address.
 """
-
-from __future__ import annotations
 
 import contextlib
 import dataclasses
@@ -33,21 +31,21 @@ from hanabi_rl.people.study.participant import Participant, participant_to_json,
 from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import fsync_path, read_json, remove_partial_writes, write_json
 
-FORMAT_VERSION = 1  # of study.json
+FORMAT_VERSION = 1
 _RANDOM = random.SystemRandom()
-_LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # none that is taken for another
+_LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # no characters that are easily confused
 _CODE = re.compile(r"\s*(\d{6})((?:-[0-9A-Za-z]{4}){3})\s*")
 SECRET = re.compile(f"(-[{_LETTERS}]{{4}}){{3}}")
-"""What follows the number in a code."""
+"""Secret part of a code, after the number."""
 
 
 class WithdrawnError(RefusedError):
-    """This person's games and answers were deleted; nothing more is kept."""
+    """The participant's data were deleted; nothing more is saved."""
 
 
 class StudyFolder:
-    """The folder `path` of `study`, made where it is missing. For one server at a time; commands
-    beside it are safe. Raises ValueError for a folder of another study."""
+    """Folder of a study, created if it is missing. One server at a time may use it; commands can
+    run concurrently. Raises ValueError for the folder of another study."""
 
     def __init__(self, path: Path, study: Study, clock: Callable[[], float] = time.time) -> None:
         self.path, self.study, self.clock = path, study, clock
@@ -59,8 +57,8 @@ class StudyFolder:
             write_json(file, header | {"study": study_to_json(study)})
         elif read_study_of(path) != study:
             raise ValueError(
-                f"{path}: expected the study that the folder was made for ({file}): a study that "
-                "changes is another one; give it another --state"
+                f"{path}: the study differs from the folder's ({file}): use another --state for a "
+                "changed study"
             )
 
     @functools.cached_property
@@ -68,15 +66,17 @@ class StudyFolder:
         """Random name of this folder, 8 hexadecimal digits; written to study.json once."""
         file = self.path / "study.json"
         content: Any = read_json(file)
-        if "tag" not in content:  # a folder of an earlier version; its one server is starting
+        if "tag" not in content:  # written by an earlier version
             content["tag"] = secrets.token_hex(4)
             write_json(file, content)
         return str(content["tag"])
 
     def join(self, secret: str | None = None) -> tuple[Participant, str]:
-        """A new person, who has agreed; and the code, which is kept nowhere. `secret`: the code's,
-        where it was made before (None: it is made now); who comes with it once more is the same
-        person. Raises RefusedError where the study is complete."""
+        """Add a participant after the consent; return it and its code, which is not saved.
+
+        `secret`: secret part of the code, or None to generate one; the same secret returns the same
+        participant. Raises RefusedError if the study is complete.
+        """
         secret = secret or new_secret()
         with self._locked():
             participants = self.participants()
@@ -84,7 +84,7 @@ class StudyFolder:
                 if person.code_hash == _hash(code := f"{person.number:06d}{secret}"):
                     return person, code
             if self.complete(participants):
-                raise RefusedError("the study is complete: nobody else is needed")
+                raise RefusedError("the study is complete: it needs no more participants")
             taken = {person.number for person in participants}
             number = secrets.randbelow(1_000_000)
             while number in taken:
@@ -103,14 +103,14 @@ class StudyFolder:
         return person, code
 
     def complete(self, participants: list[Participant]) -> bool:
-        """Whether nobody else is needed; who may not play after the check takes nobody's place."""
+        """True if the study has enough participants; those who failed the check do not count."""
         return len(self._eligible(participants)) >= self.study.participants
 
     def _eligible(self, participants: list[Participant]) -> list[Participant]:
         return [person for person in participants if person.may_play(self.study)]
 
     def find(self, code: str) -> Participant | None:
-        """Who holds this code; None where nobody does (any more)."""
+        """The participant with this code; None if there is none or it has withdrawn."""
         found = _CODE.fullmatch(code)
         if not found:
             return None
@@ -119,47 +119,46 @@ class StudyFolder:
         return person if person and hmac.compare_digest(code_hash, person.code_hash) else None
 
     def get(self, number: int) -> Participant | None:
-        """The person with this number; None where there is none (any more)."""
+        """The participant with this number; None if there is none or it has withdrawn."""
         try:
             return read_participant(self._file(number))
         except FileNotFoundError:
             return None
 
     def participants(self) -> list[Participant]:
-        """All who have not withdrawn, in the order in which they agreed."""
+        """All participants who have not withdrawn, in order of consent."""
         people = [read_participant(path) for path in self._people.glob("[0-9]*.json")]
         return sorted(people, key=lambda person: (person.consented_at, person.number))
 
     def check_agents(self, policies: Mapping[str, str]) -> None:
-        """`policies`: agent -> its identity. Raises ValueError where a game was played with another
-        agent of that name."""
+        """Check that no agent has changed. `policies`: agent -> identity. Raises ValueError if a
+        game was played with another agent of the same name."""
         for person in self.participants():
             for number, played in enumerate(person.games, start=1):
                 now = policies.get(played.agent, played.policy)
                 if now != played.policy:
                     raise ValueError(
-                        f"{self._file(person.number)}: expected {played.agent} to be the agent "
-                        f"of game {number} ({played.policy}), got another one ({now}): a study "
-                        "whose agents change is another one; give it another --state, or the agent "
-                        "that it began with"
+                        f"{self._file(person.number)}: {played.agent} has changed since game "
+                        f"{number} ({played.policy}, now {now}): use another --state, or the "
+                        "original agent"
                     )
 
     def change(self, number: int, change: Callable[[Participant], Participant]) -> Participant:
-        """Writes what became of a person. Raises WithdrawnError."""
+        """Apply a change to a participant and save it. Raises WithdrawnError."""
         with self._locked():
             person = self.get(number)
             if person is None:
-                raise WithdrawnError("this participant has withdrawn: nothing more is kept")
+                raise WithdrawnError("this participant has withdrawn: nothing more is saved")
             changed = change(person)
             self._write(changed)
             return changed
 
     def withdraw(self, number: int, by: str) -> bool:
-        """Deletes everything of a person but a line of audit; False where there was nobody."""
+        """Delete all data of a participant except a line in the audit log; False if absent."""
         with self._locked():
             if not self._file(number).exists():
                 return False
-            remove_partial_writes(self._people)  # what a killed server left half written
+            remove_partial_writes(self._people)
             self._forget_moves(number)
             self._file(number).unlink()
             fsync_path(self._people)
@@ -169,8 +168,7 @@ class StudyFolder:
             return True
 
     def _forget_moves(self, number: int) -> None:
-        """Games that others played with this person are theirs no more, since half of the moves are
-        this person's: they are left, without a move."""
+        """Delete the moves of games with this participant from the other participants' files."""
         withdrawn = self.get(number)
         games = withdrawn.games if withdrawn else ()
         paired = {played.paired_game for played in games if played.paired_game}
@@ -199,12 +197,12 @@ class StudyFolder:
 
 
 def read_study_of(folder: Path) -> Study:
-    """The study of a folder. Raises ValueError; FileNotFoundError."""
+    """Read the study of a folder. Raises ValueError; FileNotFoundError."""
     return saved_study(folder / "study.json")
 
 
 def study_to_json(study: Study) -> dict[str, Any]:
-    """The content of the TOML file that says this study."""
+    """Convert a study to the content of its TOML file."""
     lists = {
         name: [to_dict(item) for item in items]
         for name, items in {"agents": study.agents, **study.forms()}.items()
@@ -213,7 +211,7 @@ def study_to_json(study: Study) -> dict[str, Any]:
 
 
 def _order(study: Study, participants: list[Participant]) -> tuple[int, tuple[int, ...]]:
-    """The next person's order of the agents: the one of the square that fewest have, or a draw."""
+    """Order of the agents for the next participant: the least used of the square, or random."""
     if study.order == "random":
         return -1, tuple(_RANDOM.sample(range(len(study.agents)), len(study.agents)))
     square = orders(len(study.agents))
@@ -223,7 +221,7 @@ def _order(study: Study, participants: list[Participant]) -> tuple[int, tuple[in
 
 
 def _plan(study: Study, order: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Each agent's games in a row; the person's seat begins anywhere and moves on."""
+    """(agent, participant's seat) of each game; seats rotate from a random one, per agent."""
     plan = []
     for agent in order:
         first = secrets.randbelow(study.players)
@@ -233,7 +231,7 @@ def _plan(study: Study, order: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def new_secret() -> str:
-    """That of a code: three words, each after a `-`."""
+    """Generate the secret part of a code: three groups, each after a `-`."""
     return "".join("-" + "".join(secrets.choice(_LETTERS) for _ in range(4)) for _ in range(3))
 
 

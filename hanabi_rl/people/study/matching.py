@@ -1,8 +1,8 @@
-"""Two people of a study at one table: who waits for whom, and what keeps their two copies of a game
-alike. Each of them has a game of their own in their own file, so that neither file leads to the
-other person; the moves of one are made in both."""
+"""Games between two participants: waiting room and synchronisation of the two copies.
 
-from __future__ import annotations
+Each participant has a copy of the game in the own file, so that neither file identifies the other
+participant. Moves are made in both copies.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from hanabi_rl.people.serve.lifecycle import Game, MoveMade, PlayerLeft, Refused
 from hanabi_rl.people.study.participant import Participant
 
 ABSENT_AFTER_S = 15.0
-"""Seconds without a look after which one who waits is taken to have left."""
+"""Seconds without a request after which a waiting participant counts as absent."""
 
 
 @dataclasses.dataclass
@@ -22,15 +22,15 @@ class _Wait:
 
 
 class WaitingRoom:
-    """Who waits for another person. `timeout_s`: seconds, by `clock`, after which waiting ends."""
+    """Participants who wait for another one, for at most `timeout_s` seconds of `clock`."""
 
     def __init__(self, timeout_s: float, clock: Callable[[], float]) -> None:
         self._timeout_s, self._clock = timeout_s, clock
         self._waits: dict[int, _Wait] = {}
 
     def find_partner(self, number: int, place: int) -> tuple[int, int] | None:
-        """Person `number`, whose game `place` it is, looks whether anybody is there: the one who
-        has waited longest and the place of their game, who waits no more. Else `number` waits."""
+        """Match participant `number` (in game `place`) with the one who has waited longest:
+        (number, game). None: there is none, so `number` waits."""
         now = self._clock()
         self._waits = {
             n: wait for n, wait in self._waits.items() if now - wait.last_seen <= ABSENT_AFTER_S
@@ -43,11 +43,11 @@ class WaitingRoom:
         return None
 
     def leave(self, number: int) -> None:
-        """`number` waits no more."""
+        """Remove a participant."""
         self._waits.pop(number, None)
 
     def timed_out(self, number: int) -> bool:
-        """Whether `number` has waited long enough, and waits no more then."""
+        """True if the participant's wait has timed out; then it also ends."""
         wait = self._waits.get(number)
         if wait is None or self._clock() - wait.since < self._timeout_s:
             return False
@@ -56,13 +56,12 @@ class WaitingRoom:
 
 
 def balance(person: Participant) -> int:
-    """How many more of their games with people the person began than the other one did."""
+    """Number of paired games that the participant began, minus those begun by the others."""
     return sum(1 - 2 * min(played.game.people) for played in person.games if played.paired_game)
 
 
 def sync_with_pair(game: Game, pair: Game) -> Game:
-    """`game` with what happened in its twin alone, as where a server was killed between the two
-    writes."""
+    """Apply the events that only the paired copy has, as after a crash between the two writes."""
     merged = game
     try:
         for turn in range(game.turn, pair.turn):
@@ -70,6 +69,6 @@ def sync_with_pair(game: Game, pair: Game) -> Game:
             merged, _ = advance(merged, event)
         if pair.end_reason == "left":
             merged, _ = advance(merged, PlayerLeft())
-    except RefusedError:  # it had ended by itself
+    except RefusedError:  # already finished
         pass
     return merged

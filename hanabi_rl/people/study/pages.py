@@ -1,13 +1,12 @@
-"""A study in the browser: consent, forms, the table of `web.py`, and withdrawal: `make_study`.
+"""Web pages of a study: consent, forms, game table and withdrawal (`make_study`).
 
-A web worker: it imports no JAX. A person is known by the code in a cookie. None is set before the
-consent, and nobody is taken in whose browser did not bring the consent's back. Nothing here logs.
+This is a web worker without JAX. Participants are identified by the code in a cookie. No cookie is
+set before the consent, and no participant is added unless the browser returns the consent's cookie.
+Nothing is logged.
 
-Every address on a page is relative, so that a proxy may serve a study under any path. A form names
-its participant, since another person may have begun in the same browser after it was opened.
+All URLs in pages are relative, so that a proxy may serve a study under any path. Forms name their
+participant, because another participant may begin in the same browser after a form was opened.
 """
-
-from __future__ import annotations
 
 import contextlib
 import hashlib
@@ -46,22 +45,20 @@ NO_COOKIE = (
     "Your browser kept no cookie, so the study cannot recognise you on its next page. Nothing was "
     "stored. Allow cookies for this site, then begin again."
 )
-WRONG_CODE = "Nobody takes part with this code: look at every letter."
+WRONG_CODE = "No participant has this code. Please check every letter."
 ANSWERED = (
-    "These questions were answered already, maybe in another tab. The first answers are kept."
+    "These questions have already been answered, perhaps in another tab. The first answers are "
+    "kept."
 )
-NOT_ASKED = "These questions are not asked any more."
+NOT_ASKED = "These questions are no longer asked."
 NOT_YOURS = "Another participant has begun in this browser since this form was opened."
-UNKNOWN = (
-    "The study does not recognise this browser: its cookie is gone, or everything of yours was "
-    "deleted."
-)
-_CODE_S = 180 * 86400  # seconds that a browser keeps the code
-_CONSENT_S = 600  # and what stands there from the consent to the code
+UNKNOWN = "The study does not recognise this browser: its cookie is gone, or your data was deleted."
+_CODE_S = 180 * 86400  # lifetime of the code in the browser
+_CONSENT_S = 600  # lifetime of the consent before the code replaces it
 
 
 class Pages:
-    """What a study shows and takes."""
+    """Request handlers of a study."""
 
     def __init__(self, play: StudyPlay, move_delay: float, limiter: RequestLimiter) -> None:
         self.play, self.folder, self.study = play, play.folder, play.folder.study
@@ -72,19 +69,19 @@ class Pages:
         self._cookie = StudyCookie(self.folder)
 
     async def start(self, request: Request) -> Response:
-        """What the study is, and whether one agrees; in a known browser, who is there."""
+        """Consent page; in a known browser, the page of a returning participant."""
         if self._participant(request) is not None:
             return self.page(request, "study_known.html", code="")
         complete = self.folder.complete(self.folder.participants())
-        secret = new_secret()  # with the form, so that one that is sent twice is of one person
+        secret = new_secret()  # in the form, so that submitting it twice adds one participant
         return self.page(request, "study_consent.html", complete=complete, secret=secret)
 
     async def agree(self, request: Request) -> Response:
-        """The person agrees to the consent text of this version: `begin` finds that in a cookie."""
+        """Store consent to this version of the text in a cookie, for `begin`."""
         form = await read_form(request)
         version, secret = form.get("version"), form.get("secret", "")
         valid = version == self.study.consent.version and SECRET.fullmatch(secret)
-        if valid and self._cookie.code(request).endswith(secret):  # a double click
+        if valid and self._cookie.code(request).endswith(secret):  # double click
             return RedirectResponse("next", 303)
         if self._participant(request) is not None or not valid:
             return RedirectResponse("./", 303)
@@ -93,8 +90,8 @@ class Pages:
         return response
 
     async def begin(self, request: Request) -> Response:
-        """From here on things are kept, if the browser keeps the cookie: else nobody would be known
-        on the next page, and every try would take another's place."""
+        """Add the participant, if the browser returns the cookie: without cookies the next page
+        could not identify the participant, and every attempt would use up a place."""
         if self._participant(request) is not None:
             return RedirectResponse("next", 303)
         consent, _, secret = self._cookie.value(request).partition(".")
@@ -107,7 +104,7 @@ class Pages:
             response = self.page(request, "study_text.html", text=f"{error}.")
             self._cookie.delete(response)
             return response
-        if self.folder.clock() - person.consented_at > _CONSENT_S:  # the form of one before
+        if self.folder.clock() - person.consented_at > _CONSENT_S:  # form of an earlier participant
             response = RedirectResponse("./", 303)
             self._cookie.delete(response)
             return response
@@ -122,7 +119,7 @@ class Pages:
         )
 
     async def different(self, request: Request) -> Response:
-        """The next person at this browser begins; the one before goes on with the code alone."""
+        """Forget this browser's participant, who can continue only with the code."""
         person, form = self._require_participant(request), await read_form(request)
         response = RedirectResponse("./", 303)
         if _is_owner(person, form):
@@ -131,7 +128,7 @@ class Pages:
         return response
 
     async def take_code(self, request: Request) -> Response:
-        """The participant who has this code goes on in this browser."""
+        """Continue in this browser as the participant with this code."""
         form, previous = await read_form(request), self._participant(request)
         participant = self._find(request, _code_in(form))
         if isinstance(participant, str):
@@ -141,7 +138,7 @@ class Pages:
         return self._set_code(request, _code_in(form), "begin")
 
     async def _release_browser(self, person: Participant) -> None:
-        """Close what a participant has left open, as another one begins in this browser."""
+        """Close a participant's connections, because another one begins in this browser."""
         self.play.waiting.leave(person.number)
         for played in person.games:
             await self.sockets.disconnect(
@@ -149,13 +146,13 @@ class Pages:
             )
 
     async def next(self, request: Request) -> Response:
-        """Whatever comes next."""
+        """Show the participant's next step, or redirect to it."""
         person = self._require_participant(request)
         step = next_step(self.study, person)
         if step.kind == "play":
             try:
                 game_id = self.play.deal(person, step.place)
-            except RefusedError:  # withdrawn in this moment
+            except RefusedError:  # withdrew concurrently
                 return RedirectResponse("./", 303)
             if game_id is None:
                 return self.page(request, "study_wait.html")
@@ -180,7 +177,7 @@ class Pages:
         )
 
     async def answer(self, request: Request) -> Response:
-        """A form filled in, as far as the person liked. Answers that are not kept are shown."""
+        """Process a form with any number of answers; show answers that cannot be saved."""
         form, person = await read_form(request), self._participant(request)
         step = parse_step(form.get("step", ""))
         answers = self._read_answers(form, step, person)
@@ -199,7 +196,7 @@ class Pages:
     def _save_answers(
         self, form: dict[str, str], step: Step, person: Participant | None, answers: Answers
     ) -> str | None:
-        """Keep the answers of a form; return the reason if they are not kept."""
+        """Save the answers of a form; return the reason if they cannot be saved."""
         if person is None:
             return UNKNOWN
         if not _is_owner(person, form):
@@ -216,7 +213,7 @@ class Pages:
     def _read_answers(
         self, form: dict[str, str], step: Step, person: Participant | None
     ) -> Answers:
-        """The answers in a form of this step; a ranking only if the person is known."""
+        """Parse the answers in a form; a ranking only if the participant is known."""
         read = {
             question.name: question.read(form.get(f"q_{question.name}", ""))
             for question in questions_of(self.study, step)
@@ -239,7 +236,7 @@ class Pages:
         return texts
 
     async def checked(self, request: Request) -> Response:
-        """What is right, and why, of what the person answered in the check."""
+        """Correct answers and explanations of the check."""
         person = self._require_participant(request)
         if "check" not in person.answers:
             return RedirectResponse("next", 303)
@@ -265,7 +262,7 @@ class Pages:
         )
 
     async def stop(self, request: Request) -> Response:
-        """The person has had enough: no more games, but the last questions."""
+        """End the games of a participant, who goes on to the last questions."""
         person, form = self._require_participant(request), await read_form(request)
         if not _is_owner(person, form) or not _can_stop(person):
             return RedirectResponse("next", 303)
@@ -279,10 +276,10 @@ class Pages:
         return RedirectResponse("next", 303)
 
     async def table(self, request: Request) -> Response:
-        """The table of one of the person's games."""
+        """Page of one of the participant's games."""
         person = self._require_participant(request)
         if not self.play.holds(person, request.path_params["game"]):
-            raise HTTPException(404, "no such game of yours")
+            raise HTTPException(404, "you have no such game")
         return self.page(
             request,
             "table.html",
@@ -293,7 +290,7 @@ class Pages:
         )
 
     async def socket(self, socket: WebSocket) -> None:
-        """The socket of the table."""
+        """WebSocket of a game."""
         game_id = socket.path_params["game"]
         try:
             check_origin(socket.headers)
@@ -301,13 +298,13 @@ class Pages:
         except HTTPException:
             is_owner = False
         if not is_owner:
-            await socket.close(REFUSED, "no such game of yours")
+            await socket.close(REFUSED, "you have no such game")
             return
         await socket.accept()
         await self.sockets.serve(socket, game_id)
 
     async def withdraw(self, request: Request) -> Response:
-        """Deletes everything of who holds the code."""
+        """Delete all data of the participant with the code."""
         form = await read_form(request)
         person = self._find(request, _code_in(form))
         if isinstance(person, str):
@@ -319,14 +316,14 @@ class Pages:
             await self.sockets.end(game_id)
         for game_id in pairs:
             await self.sockets.show(game_id)
-        text = "Your games and answers are deleted. Thank you all the same."
+        text = "Your games and answers are deleted. Thank you anyway."
         response = self.page(request, "study_text.html", text=text)
-        if self._participant(request) is None:  # who else takes part in this browser stays
+        if self._participant(request) is None:  # keep another participant's cookie
             self._cookie.delete(response)
         return response
 
     def _find(self, request: Request, code: str) -> Participant | str:
-        """Return the participant with this code, or the problem; an address has few tries."""
+        """Return the participant with this code, or an error text; limits attempts per address."""
         address = address_of(request.client)
         try:
             self.limiter.check_key(address)
@@ -339,13 +336,13 @@ class Pages:
         return person
 
     def _set_code(self, request: Request, code: str, path: str) -> Response:
-        """The page at `path`, for the participant with this code from now on."""
+        """Redirect to `path` as the participant with this code."""
         response = RedirectResponse(path, 303)
         self._cookie.put(response, request, code, _CODE_S)
         return response
 
     def page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
-        """A template, filled in with `values`; an empty `code` hides the code."""
+        """Render a template; an empty `code` hides the code."""
         base = {
             "study": self.study,
             "code": self._cookie.code(request),
@@ -355,7 +352,7 @@ class Pages:
         return self._templates.TemplateResponse(request, name, base | values, status)
 
     def _done(self, request: Request, person: Participant) -> Response:
-        """Only now it is told who the partners were."""
+        """Last page, the first to name the partners."""
         partners = [
             (self._games_with(person, agent), self._name_of(person, agent))
             for agent in person.agents_played(self.study)
@@ -364,7 +361,7 @@ class Pages:
         return self.page(request, "study_done.html", partners=partners, screened=screened)
 
     def _name_of(self, person: Participant, agent: int) -> str:
-        """Who it was; where a person was awaited and nobody came, who played instead."""
+        """Names of the agents that played as this partner; with fallback, more than one."""
         games = zip(person.plan, person.games, strict=False)
         names = dict.fromkeys(played.agent for (of, _), played in games if of == agent)
         return " and ".join(names)
@@ -378,7 +375,7 @@ class Pages:
         return f"game{'s' if len(places) > 1 else ''} {' and '.join(places)}"
 
     def _ranking(self, person: Participant, form: dict[str, str]) -> Answers:
-        """Each partner's place, 1 for the best, of those that were given one."""
+        """Rank of each ranked partner, 1 for the best."""
         agents_played = person.agents_played(self.study)
         ranks = list(map(str, range(1, len(agents_played) + 1)))
         places = {
@@ -389,7 +386,7 @@ class Pages:
         return {"ranking": places} if places else {}
 
     def _change(self, person: Participant, change: Callable[[Participant], Participant]) -> bool:
-        """Return False if the person withdrew in this moment."""
+        """Return False if the participant withdrew concurrently."""
         try:
             self.folder.change(person.number, change)
         except RefusedError:
@@ -407,33 +404,31 @@ class Pages:
 
 
 def _base(connection: HTTPConnection) -> str:
-    """Relative address of the first page."""
+    """Relative URL of the first page."""
     return "../" if "game" in connection.path_params else ""
 
 
 def _code_in(form: dict[str, str]) -> str:
-    """The code in a form, as it is written in a cookie."""
+    """The code in a form, in the spelling of the cookie."""
     return form.get("code", "").strip().upper()
 
 
 def _ranks_in(form: dict[str, str]) -> list[tuple[str, str | int]]:
-    """Pairs of partner and place in a form whose participant is not known any more."""
+    """Pairs of partner and rank in a form whose participant is unknown."""
     ranks = [(name.removeprefix("rank_"), form[name]) for name in form if name.startswith("rank_")]
     return [(f"Partner {int(n) + 1}", rank) for n, rank in ranks if n.isdecimal() and rank]
 
 
 def _owner(person: Participant) -> str:
-    """Name of a participant in the forms and settings of a browser, from which no code follows."""
+    """Identifier of a participant in forms and browser settings that does not reveal the code."""
     return person.code_hash[:16]
 
 
 def _is_owner(person: Participant, form: dict[str, str]) -> bool:
-    """True if a form was opened by this participant."""
     return form.get("owner", _owner(person)) == _owner(person)
 
 
 def _can_stop(person: Participant) -> bool:
-    """True if games are left."""
     going_on = any(played.game.status == "active" for played in person.games)
     return not person.stopped and (going_on or len(person.games) < len(person.plan))
 
@@ -441,7 +436,7 @@ def _can_stop(person: Participant) -> bool:
 def make_study(
     play: StudyPlay, move_delay: float = 0.8, limiter: RequestLimiter | None = None
 ) -> Starlette:
-    """The application; `move_delay` is the seconds before a partner's move is shown."""
+    """Create the application; `move_delay`: seconds before a partner's move is shown."""
     pages = Pages(play, move_delay, limiter or RequestLimiter())
 
     async def alive(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Data of one participant, the participant's file, and the next step of the study."""
+"""Data of one participant, its file, and the next step of the study."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hanabi_rl.people.study.design import Question, Study
 from hanabi_rl.storage.files import read_json
 
 FORMAT_VERSION = 3
-_READ_VERSIONS = (1, 2, 3)  # 1: before moves could be marked; 2: before there were series
+_READ_VERSIONS = (1, 2, 3)  # 1: without marked moves; 2: without series
 
 Kind = Literal["before", "check", "play", "after", "partner", "end", "done"]
 Answers = dict[str, Any]
@@ -23,59 +23,59 @@ Answers = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class PlayedGame:
-    """One game of a person."""
+    """One game of a participant."""
 
     game: Game
     agent: str
-    policy: str  # its identity
+    policy: str  # identity of the agent
     started_at: float  # seconds since the epoch
     times_ms: tuple[int, ...] = ()
-    """Of each move, since the deal."""
+    """Milliseconds from the deal to each move."""
     paired_game: int = 0
-    """The number of the same game in the file of the other person who played it; 0: nobody."""
+    """Id of the same game in the other participant's file; 0: none."""
     replaced_by_agent: bool = False
-    """The agent took the place of a person, as nobody came."""
+    """An agent played because no participant came."""
     flagged: tuple[int, ...] = ()
-    """The partners' moves, by their numbers, that the person found questionable, in order."""
+    """Indices of the partner's moves that the participant marked as questionable, ascending."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Participant:
-    """Everything that is kept of one person."""
+    """All saved data of one participant."""
 
     number: int
     code_hash: str
     consent_version: str
     consented_at: float
     order: int
-    """Which of the study's orders; -1 where it was drawn."""
+    """Index of the order of agents; -1 if it was random."""
     plan: tuple[tuple[int, int], ...]
-    """The agent (of the study's) and the person's seat in each game."""
+    """(index of the agent, participant's seat) for each game."""
     games: tuple[PlayedGame, ...] = ()
     answers: dict[str, Answers] = dataclasses.field(default_factory=dict)
     """By step (`Step.name`): `before`, `check`, `game 1`, ..., `partner 1`, ..., `end`."""
     stopped: bool = False
 
     def with_game(self, place: int, played: PlayedGame) -> Participant:
-        """Game number `place` (from 0) as it is now."""
+        """Return a copy with game `place` (from 0) replaced or added."""
         games = (*self.games[:place], played, *self.games[place + 1 :])
         return dataclasses.replace(self, games=games)
 
     def with_answers(self, step: str, answers: Answers) -> Participant:
-        """A form filled in. What was answered once stands."""
+        """Return a copy with the answers of a form; earlier answers stay."""
         return dataclasses.replace(self, answers={step: answers} | self.answers)
 
     def with_stop(self) -> Participant:
-        """No more games."""
+        """Return a copy without further games."""
         return dataclasses.replace(self, stopped=True)
 
     def agents_played(self, study: Study) -> list[int]:
-        """The agents (of the study's) that this person made a move with, in their order."""
+        """Indices of the agents that the participant made a move with, in order."""
         games = zip(self.plan, self.games, strict=False)
         return list(dict.fromkeys(agent for (agent, _), each in games if each.game.moves))
 
     def series(self, agent: str, policy: str) -> tuple[Game, ...]:
-        """The games so far with an agent of this identity."""
+        """Games with an agent of this identity so far."""
         return tuple(
             dataclasses.replace(each.game, previous_games=())
             for each in self.games
@@ -83,17 +83,17 @@ class Participant:
         )
 
     def number_correct(self, study: Study) -> int:
-        """How many questions of the check were answered right."""
+        """Number of correct answers to the check."""
         answers = self.answers.get("check", {})
         return sum(answers.get(question.name) == question.correct for question in study.check)
 
     def may_play(self, study: Study) -> bool:
-        """Whether they are enough, or were not asked yet."""
+        """True if the check was passed or not answered yet."""
         return "check" not in self.answers or self.number_correct(study) >= study.min_check_correct
 
 
 def participant_to_json(person: Participant) -> dict[str, Any]:
-    """Everything of a person, as its file holds it."""
+    """Convert a participant to the content of its file."""
     games = [
         {
             **game_to_json(played.game),
@@ -129,12 +129,12 @@ def read_participant(path: Path) -> Participant:
         return Participant(plan=plan, games=tuple(games), **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"{path}: no participant of a study: {type(error).__name__}: {error}"
+            f"{path}: invalid participant file: {type(error).__name__}: {error}"
         ) from error
 
 
 def _played(content: dict[str, Any], games_before: Mapping[int, Game]) -> PlayedGame:
-    """`games_before`: the games that this person played before it, by their ids."""
+    """`games_before`: the participant's earlier games, by id."""
     game = dataclasses.replace(
         game_from_json(content, lambda game_id, _: games_before[game_id]),
         status=content["status"],
@@ -153,21 +153,21 @@ def _played(content: dict[str, Any], games_before: Mapping[int, Game]) -> Played
 
 
 class Step(NamedTuple):
-    """One step; `place` is the number of the game or, of `partner`, of the partner, from 0."""
+    """One step of a study; `place`: index of the game (or partner, for `partner`), from 0."""
 
     kind: Kind
     place: int = 0
 
     @property
     def name(self) -> str:
-        """Its key among a person's answers."""
+        """Key of the step in `Participant.answers`."""
         return {"after": f"game {self.place + 1}", "partner": f"partner {self.place + 1}"}.get(
             self.kind, self.kind
         )
 
 
 def parse_step(name: str) -> Step:
-    """The step of that name; of a name that is none, `done`, where nothing is asked."""
+    """Parse the name of a step; an unknown name gives `done`, which has no questions."""
     if found := re.fullmatch(r"(game|partner) ([1-9]\d{0,3})", name):
         return Step("after" if found[1] == "game" else "partner", int(found[2]) - 1)
     kinds: tuple[Kind, ...] = ("before", "check", "end")
@@ -175,7 +175,7 @@ def parse_step(name: str) -> Step:
 
 
 def next_step(study: Study, person: Participant) -> Step:
-    """What comes next for the person."""
+    """The next step of a participant."""
     first: tuple[Kind, ...] = ("before", "check")
     for form in first:
         if study.forms()[form] and form not in person.answers and not person.games:
@@ -199,20 +199,20 @@ def next_step(study: Study, person: Participant) -> Step:
         has_form = study.after_partner and played
         if has_form and (step := Step("partner", number)).name not in person.answers:
             return step
-        if len(person.games) <= places[-1]:  # who stopped meets nobody else
+        if len(person.games) <= places[-1]:  # stopped: no games with further partners
             break
     has_form = study.at_end or len(person.agents_played(study)) > 1
     return Step("end") if has_form and "end" not in person.answers else Step("done")
 
 
 def questions_of(study: Study, step: Step) -> tuple[Question, ...]:
-    """What is asked at a step."""
+    """Questions of a step."""
     forms = {"after": "after_game", "partner": "after_partner", "end": "at_end"}
     return study.forms().get(forms.get(step.kind, step.kind), ())
 
 
 def form_title(step: Step) -> str:
-    """The title of a form."""
+    """Title of a step's form."""
     return {
         "before": "Before we begin",
         "check": "How the game is played",
@@ -222,13 +222,13 @@ def form_title(step: Step) -> str:
 
 
 def is_warm_up(study: Study, person: Participant, place: int) -> bool:
-    """Whether game number `place` is one to get used to the partner."""
+    """True if game `place` is a warm-up with its partner."""
     agent = person.plan[place][0]
     games_before = sum(other == agent for other, _ in person.plan[:place])
     return games_before < study.agents[agent].warm_up
 
 
 def _games_by_partner(person: Participant) -> list[list[int]]:
-    """The places of the games with each partner, in their order."""
+    """Indices of the games with each partner, in order."""
     by_agent = itertools.groupby(range(len(person.plan)), lambda place: person.plan[place][0])
     return [list(places) for _, places in by_agent]

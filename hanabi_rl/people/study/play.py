@@ -1,6 +1,4 @@
-"""The tables of a study: `StudyPlay`. No JAX: the partners are asked through `Partners`."""
-
-from __future__ import annotations
+"""Games of a study: `StudyPlay`. No JAX: partners are queried through `Partners`."""
 
 import contextlib
 import dataclasses
@@ -26,17 +24,16 @@ from hanabi_rl.people.study.matching import WaitingRoom, balance, sync_with_pair
 from hanabi_rl.people.study.participant import Participant, PlayedGame, is_warm_up
 from hanabi_rl.play.decks import evaluation_decks
 
-AGENT_NAME = "computer"  # the name of every agent, until the study is over ...
-PARTNER_NAME = "partner"  # ... and of everybody, where some are people
+AGENT_NAME = "computer"  # hides the agents' names until the end ...
+PARTNER_NAME = "partner"  # ... and who is human, in studies with pairs of participants
 
 
 class StudyPlay(GameTables):
-    """The games of all people of the study in `folder`, each with one of its agents.
+    """Games of all participants of the study in `folder`, each with an agent or with each other.
 
-    partners: agent -> who answers for it at every seat but the person's; policies: agent -> its
-    identity, which is kept with every game; remembering: the agents that remember whom they play
-    with, if the study lets them. Games that were interrupted go on. Raises ValueError where an
-    agent is another one than in the games so far.
+    partners: agent -> backend of its seats; policies: agent -> identity, saved with every game;
+    remembering: agents that remember their partners, if the study allows it. Games in progress
+    continue. Raises ValueError if an agent has changed since earlier games.
     """
 
     def __init__(
@@ -51,10 +48,10 @@ class StudyPlay(GameTables):
         folder.check_agents(policies)
         self.folder, self._partners, self._policies = folder, partners, policies
         self._remembering = remembering if folder.study.remember_people else ()
-        self._owners: dict[int, tuple[int, int]] = {}  # game -> whose, and which of theirs
+        self._owners: dict[int, tuple[int, int]] = {}  # game -> (participant, game index)
         self._agents: dict[int, str] = {}
         self._flagged: dict[int, frozenset[int]] = {}
-        self._pairs: dict[int, int] = {}  # the copies that two people have of one game
+        self._pairs: dict[int, int] = {}  # game -> copy of the other participant
         self.waiting = WaitingRoom(folder.study.wait_s, folder.clock)
         _rollback_partial_deals(folder)
         for person in folder.participants():
@@ -67,8 +64,8 @@ class StudyPlay(GameTables):
                     self._carry_out(game, Effects())
 
     def deal(self, person: Participant, place: int) -> int | None:
-        """The id of game number `place` of a person, dealt where it is not yet; None where the
-        person waits for another one. Raises RefusedError where the person has withdrawn."""
+        """Return the id of a participant's game `place`, dealt if necessary; None: waiting for
+        another participant. Raises RefusedError after withdrawal."""
         if place < len(person.games):
             return person.games[place].game.game_id
         study = self.folder.study
@@ -92,8 +89,8 @@ class StudyPlay(GameTables):
     def _deal_both(
         self, person: Participant, place: int, other: int, their_place: int
     ) -> int | None:
-        """One game for two people, who each get a copy. Who began more of their games with people
-        does not begin this one; of two alike the one who came last sits as planned."""
+        """Deal one game to two participants, one copy each. The one who has begun more games with
+        participants does not begin; in a tie the later arrival sits as planned."""
         deck, now, waiting = self._deck(), self.folder.clock(), self.folder.get(other)
         difference = balance(person) - (balance(waiting) if waiting else 0)
         seat = int(difference > 0) if difference else person.plan[place][1]
@@ -101,7 +98,7 @@ class StudyPlay(GameTables):
         try:
             played = PlayedGame(their_game, PERSON, PERSON, now, paired_game=own_game.game_id)
             self._begin(other, their_place, played)
-        except RefusedError:  # the other one has withdrawn in this moment
+        except RefusedError:  # withdrew concurrently
             return None
         played = PlayedGame(own_game, PERSON, PERSON, now, paired_game=their_game.game_id)
         self._begin(person.number, place, played)
@@ -121,8 +118,8 @@ class StudyPlay(GameTables):
         self._add_game(number, place, played)
 
     def game(self, game_id: int) -> Game:
-        """See `GameTables.game`; of two people as it is kept by now: it has lost its moves where
-        the other one was withdrawn, beside the server too."""
+        """See `GameTables.game`; games of two participants are read from the file, where a
+        withdrawal by a command deletes the moves."""
         if game_id in self._pairs:
             number, place = self._owners[game_id]
             if person := self.folder.get(number):
@@ -130,20 +127,20 @@ class StudyPlay(GameTables):
         return super().game(game_id)
 
     def move(self, game_id: int, turn: int, action: int) -> Game:
-        """See `GameTables.move`; of two people the other one's copy takes the move too."""
+        """See `GameTables.move`; also moves in the other participant's copy."""
         game = super().move(game_id, turn, action)
         self._apply_to_pair(game_id, MoveMade(turn % self.rules.num_players, turn, action))
         return game
 
     def leave(self, game_id: int) -> Game:
-        """See `GameTables.leave`; of two people the other one's copy ends too."""
+        """See `GameTables.leave`; also ends the other participant's copy."""
         left = super().leave(game_id)
         self._apply_to_pair(game_id, PlayerLeft())
         return left
 
     def _apply_to_pair(self, game_id: int, event: Event) -> None:
         for pair in self.paired_games(game_id):
-            with contextlib.suppress(RefusedError):  # that person has withdrawn
+            with contextlib.suppress(RefusedError):  # withdrawn
                 self._apply(self._games[pair], event)
 
     def paired_games(self, game_id: int) -> Sequence[int]:
@@ -152,22 +149,21 @@ class StudyPlay(GameTables):
         return (pair,) if pair in self._games else ()
 
     def partner_to_move(self, game_id: int) -> bool:
-        """See `GameTables.partner_to_move`; a person is not asked."""
+        """See `GameTables.partner_to_move`; False for participants."""
         return game_id not in self._pairs and super().partner_to_move(game_id)
 
     def holds(self, person: Participant, game_id: int) -> bool:
-        """Whether the game is this person's."""
+        """True if this is the participant's game."""
         return self._owners.get(game_id, (-1, -1))[0] == person.number
 
     def is_warm_up(self, game_id: int) -> bool:
-        """Whether a game is one to get used to the partner, which does not count. False once the
-        person has withdrawn."""
+        """True if the game is a warm-up, which does not count; False after withdrawal."""
         number, place = self._owners[game_id]
         person = self.folder.get(number)
         return person is not None and is_warm_up(self.folder.study, person, place)
 
     def mark(self, game_id: int, turn: int, flagged: bool) -> None:
-        """See `GameTables.mark`; it is kept with the moves of the game."""
+        """See `GameTables.mark`; saved with the game's moves."""
         if not self.folder.study.flag_moves:
             super().mark(game_id, turn, flagged)
         number, place = self._owners[game_id]
@@ -177,15 +173,14 @@ class StudyPlay(GameTables):
         def with_flag(person: Participant) -> Participant:
             played = person.games[place]
             others = tuple(each for each in played.flagged if each != turn)
-            found = (*others, turn) if flagged else others
-            return person.with_game(place, dataclasses.replace(played, flagged=found))
+            turns = (*others, turn) if flagged else others
+            return person.with_game(place, dataclasses.replace(played, flagged=turns))
 
         person = self.folder.change(number, with_flag)
         self._flagged[game_id] = frozenset(person.games[place].flagged)
 
     def frame(self, game_id: int) -> Frame:
-        """See `GameTables.frame`; `questionable` is the turn that may be marked, and whether it
-        is."""
+        """See `GameTables.frame`; `questionable`: the markable turn and its mark."""
         frame = super().frame(game_id)
         if self.folder.study.flag_moves:
             turn = _last_partner_turn(self._games[game_id])
@@ -194,13 +189,13 @@ class StudyPlay(GameTables):
         return frame
 
     def forget(self, number: int) -> tuple[list[int], list[int]]:
-        """The games of one who has withdrawn are no more: their ids, and those of the copies that
-        others have, which have lost their moves."""
+        """Drop the games of a withdrawn participant; return their ids, and the ids of the other
+        participants' copies, which have lost their moves."""
         self.waiting.leave(number)
         game_ids = [game_id for game_id, (owner, _) in self._owners.items() if owner == number]
         pairs = [pair for game_id in game_ids for pair in self.paired_games(game_id)]
         for pair in pairs:
-            self.game(pair)  # which has no moves any more
+            self.game(pair)  # reload it without moves
         for game_id in game_ids:
             del self._owners[game_id], self._agents[game_id], self._games[game_id]
             del self._flagged[game_id]
@@ -212,7 +207,7 @@ class StudyPlay(GameTables):
         def with_move(person: Participant) -> Participant:
             played = person.games[place]
             if played.game.status == "done":
-                raise RefusedError("the other player has withdrawn: this game is no more")
+                raise RefusedError("the other player has withdrawn: this game was deleted")
             now = round(1000 * (self.folder.clock() - played.started_at))
             times = (*played.times_ms, *(now,) * (game.turn - len(played.times_ms)))
             return person.with_game(place, dataclasses.replace(played, game=game, times_ms=times))
@@ -224,7 +219,7 @@ class StudyPlay(GameTables):
         return dict.fromkeys(others, PARTNER_NAME if self.folder.study.with_people else AGENT_NAME)
 
     def _with_link(self, game: Game, frame: Frame) -> Frame:
-        """A game of a study is sent nowhere."""
+        """Add no link: games of a study are not sent to other sites."""
         return frame | {"link": None}
 
     def _query(self, game: Game) -> PartnerAction:
@@ -241,8 +236,7 @@ class StudyPlay(GameTables):
 
 
 def _rollback_partial_deals(folder: StudyFolder) -> None:
-    """Where a server was killed before the second of two people had their copy of a game, the first
-    one has none either, and waits once more."""
+    """Undo games of two participants whose second copy is missing after a crash."""
     participants = folder.participants()
     dealt = {played.game.game_id for person in participants for played in person.games}
     for person in participants:
@@ -260,7 +254,7 @@ def _without(person: Participant, place: int) -> Participant:
 
 
 def _last_partner_turn(game: Game) -> int | None:
-    """The number of the last move that is no person's."""
+    """Index of the last move by the partner."""
     players = game.rules.num_players
     partners = (turn for turn in reversed(range(game.turn)) if turn % players not in game.people)
     return next(partners, None)

@@ -1,6 +1,4 @@
-"""Forms and the cookie that browsers send to a study: `read_form`, `StudyCookie`."""
-
-from __future__ import annotations
+"""Forms and cookies of a study: `read_form`, `StudyCookie`."""
 
 from urllib.parse import parse_qsl
 
@@ -15,13 +13,13 @@ MAX_FORM = 65536  # bytes
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form of our own. Raises HTTPException."""
+    """Read the fields of a form from the study's pages. Raises HTTPException."""
     check_origin(request.headers)
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > MAX_FORM:
-            raise HTTPException(413, f"expected a form of {MAX_FORM} bytes at most")
+            raise HTTPException(413, f"expected a form of at most {MAX_FORM} bytes")
     try:
         return dict(parse_qsl(body.decode(), max_num_fields=200))
     except ValueError:

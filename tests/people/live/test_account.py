@@ -1,4 +1,4 @@
-"""Where the account comes from, what is never shown, and the log-in."""
+"""Bot accounts: sources of credentials, secrecy, log-in and export."""
 
 import http.server
 import threading
@@ -26,7 +26,7 @@ def write(path, text, mode):
     return path
 
 
-def test_the_account_is_in_the_environment_or_in_a_file(tmp_path):
+def test_account_from_environment_or_file(tmp_path):
     environment = {"HANABI_LIVE_USERNAME": "Bot-ann", "HANABI_LIVE_PASSWORD": PASSWORD}
     assert read_account(None, environment) == Account("Bot-ann", PASSWORD)
     file = write(tmp_path / "account", f"Bot-bob\n{PASSWORD}\n", 0o600)
@@ -35,7 +35,7 @@ def test_the_account_is_in_the_environment_or_in_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o606, 0o700 | 0o004])
-def test_a_file_that_others_may_read_is_refused(tmp_path, mode):
+def test_credentials_readable_by_others_are_refused(tmp_path, mode):
     file = write(tmp_path / "account", f"Bot-bob\n{PASSWORD}\n", mode)
     with pytest.raises(ValueError, match="chmod 600") as caught:
         read_account(file, {})
@@ -45,7 +45,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path, mode):
 @pytest.mark.parametrize(
     "text", ["", PASSWORD, f"{PASSWORD}\nx", f"Bot-bob\n{PASSWORD}\nmore", "Bot-bob\n  \n"]
 )
-def test_what_is_wrong_with_a_file_is_said_without_what_is_in_it(tmp_path, text):
+def test_credentials_errors_omit_the_content(tmp_path, text):
     file = write(tmp_path / "account", text, 0o600)
     with pytest.raises(ValueError, match="expected") as caught:
         read_account(file, {})
@@ -63,18 +63,18 @@ def test_what_is_wrong_with_a_file_is_said_without_what_is_in_it(tmp_path, text)
         ({"HANABI_LIVE_PASSWORD": PASSWORD}, "USERNAME"),
     ],
 )
-def test_what_is_missing_is_named(environment, missing):
+def test_missing_credential_is_named(environment, missing):
     with pytest.raises(ValueError, match=f"got no HANABI_LIVE_{missing}") as caught:
         read_account(None, environment)
     assert PASSWORD not in str(caught.value)
 
 
-def test_servers():
+def test_read_server():
     assert read_server("hanab.live") == Server("hanab.live", 443, True)
     assert read_server("https://hanab.live/").socket_address == "wss://hanab.live:443/ws"
     assert read_server("http://localhost:8080") == Server("localhost", 8080, False)
     assert read_server("http://[::1]:81").socket_address == "ws://[::1]:81/ws"
-    with pytest.raises(ValueError, match="could be read on its way"):
+    with pytest.raises(ValueError, match="send the password unencrypted"):
         read_server("http://hanab.example")
     for wrong in ("", "ftp://x", "https://", "https://x/game", "https://a:b@x", "https://x:99999"):
         with pytest.raises(ValueError, match="--server: expected"):
@@ -83,7 +83,7 @@ def test_servers():
 
 @pytest.fixture
 def site():
-    """Answers log-ins with `answer`: status, text, and headers."""
+    """Responds to log-ins with `answer`: status, text and headers."""
     forms, answer = [], {}
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -116,7 +116,7 @@ def site():
     server.server_close()
 
 
-def test_the_log_in(site):
+def test_log_in(site):
     server, answer, forms = site
     cookies = [
         ("Set-Cookie", "other=1; Path=/"),
@@ -128,14 +128,14 @@ def test_the_log_in(site):
     assert forms == [("/login", "application/x-www-form-urlencoded", form)]
 
 
-def test_a_log_in_that_is_refused_or_fails(site):
+def test_log_in_refused_or_failed(site):
     server, answer, _ = site
     account = Account("Bot-ann", PASSWORD)
     answer |= {"status": 401, "text": f"no such password: {PASSWORD}"}
-    with pytest.raises(LoginRefusedError, match=r"does not let Bot-ann in \(401\)") as caught:
+    with pytest.raises(LoginRefusedError, match=r"rejects Bot-ann \(status 401\)") as caught:
         log_in(server, account)
     assert PASSWORD not in str(caught.value)
-    for status, match in ((502, "answered with 502"), (302, "302"), (200, "no cookie hanabi.sid")):
+    for status, match in ((502, "status 502"), (302, "302"), (200, "no cookie hanabi.sid")):
         answer |= {"status": status, "headers": [("Location", "http://127.0.0.1:1/")]}
         with pytest.raises(LoginFailedError, match=match):
             log_in(server, account)
@@ -143,13 +143,13 @@ def test_a_log_in_that_is_refused_or_fails(site):
         log_in(Server("127.0.0.1", 9, False), account)
 
 
-def test_a_finished_game(site):
-    """Whatever it is answered with, in one request without a session."""
-    server, answer, asked = site
+def test_export_returns_any_response(site):
+    """One request without a session."""
+    server, answer, requests = site
     for status, text in ((200, '{"id": 5}'), (404, "Error: no such game"), (500, "")):
         answer |= {"status": status, "text": text}
         assert export(server, 5) == (status, text.encode())
-    for path, headers, _ in asked:
+    for path, headers, _ in requests:
         assert path == "/export/5" and headers["User-Agent"] == "hanabi-rl"
         assert "Cookie" not in headers
     with pytest.raises(OSError, match=r"127\.0\.0\.1: ConnectionRefusedError"):

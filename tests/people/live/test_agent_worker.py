@@ -1,4 +1,4 @@
-"""What an agent has learnt of a person, and what is left of it when they ask it to forget."""
+"""Deletion of an agent's memory of a person."""
 
 import asyncio
 
@@ -18,19 +18,19 @@ RULES = Rules(num_players=2)
 
 
 @pytest.mark.slow
-def test_what_is_forgotten_during_a_game_does_not_come_back_at_its_end(tmp_path):
-    """As if it had been forgotten before the game, in a batch with the game's end too."""
+def test_memory_forgotten_mid_game_does_not_return(tmp_path):
+    """The deletion and the end of the game are in the same batch."""
     agent, bot = load_policy("agent:adhoc-2p", RULES), load_policy("bot:iggi", RULES)
     games = play_games((bot, bot), RULES, evaluation_decks(RULES, 2, 5, "people"), 0)
-    kept = PartnerMemory(tmp_path)
-    thinking = AgentWorker({2: agent}, 4, None, kept)
+    partner_memory = PartnerMemory(tmp_path)
+    thinking = AgentWorker({2: agent}, 4, None, partner_memory)
 
     def game(k, turns=None):
         deck, moves = tuple(games.decks[k].tolist()), tuple(games.moves(k).tolist())
         return Game(100 + k, RULES, deck, frozenset({1}), moves[:turns])
 
     def turns_of_zoe():
-        memory = kept.read(agent.identity(), ("Zoe",), agent.init_carry(1))
+        memory = partner_memory.read(agent.identity(), ("Zoe",), agent.init_carry(1))
         return None if memory is None else int(np.asarray(memory.profile.counts)[0, 1, 0])
 
     def end(k):

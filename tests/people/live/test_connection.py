@@ -1,4 +1,4 @@
-"""Bots over real sockets at a server on this machine."""
+"""Bots over real sockets with a server on this machine."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
 from hanabi_rl.play.episodes import play_games
 
-TURNS = 14  # cards of both hands were played by then, and drawn again
+TURNS = 14  # enough to play and redraw cards of both hands
 PASSWORDS = {"Bot-a": "swordfish-71", "Bot-b": "tarantella-93"}
 
 
@@ -36,8 +36,8 @@ class Scripted:
     def __init__(self, folder=None, seed=0):
         self.choose, self.folder, self.kept, self.forgotten = cautious(seed), folder, [], []
 
-    async def query(self, asked):
-        return self.choose(asked)
+    async def query(self, request):
+        return self.choose(request)
 
     async def on_game_ended(self, ended):
         if ended.game is not None:
@@ -71,7 +71,7 @@ def hurried(world, name, games, seats=3, bots=("Bot-a", "Bot-b")):
 
 
 async def play(loopback, connections, games):
-    """Runs the bots until so many games have ended, and closes them."""
+    """Run the bots until `games` games have ended, then close them."""
     running = [asyncio.create_task(each.run()) for each in connections]
     await until(lambda: len(loopback.site.games) >= games or any(r.done() for r in running))
     for each in connections:
@@ -85,8 +85,8 @@ def left_behind(folder: Path) -> bytes:
     return b"".join(str(file).encode() + file.read_bytes() for file in files)
 
 
-@pytest.mark.slow  # a game at the speed of people, over sockets
-def test_two_bots_and_people_over_sockets_with_lost_connections(tmp_path, caplog):
+@pytest.mark.slow  # a game at human speed over sockets
+def test_bots_and_people_over_sockets_with_disconnects(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     site = Site(3, Faults(chatter=0.1, late=0.1, refuse=0.05))
     world = World(site, 3)
@@ -110,9 +110,8 @@ def test_two_bots_and_people_over_sockets_with_lost_connections(tmp_path, caplog
         files = sorted(folder.path.glob("**/*.safetensors"))
         assert len(files) == len(scripted.kept)
         games = load_games(files[0])
-        assert games.human_seats.sum() == 1  # two of the three are programs
-    # neither a password nor a session is in anything that was left behind, names of people neither
-    printed = caplog.text
+        assert games.human_seats.sum() == 1  # two of the three are bots
+    printed = caplog.text  # no password, session or human name in any file
     everything = left_behind(tmp_path) + printed.encode()
     assert b"connecting again" in everything and len(loopback.sessions) > 2
     for secret in [*PASSWORDS.values(), *loopback.sessions]:
@@ -120,14 +119,14 @@ def test_two_bots_and_people_over_sockets_with_lost_connections(tmp_path, caplog
     assert b"p0" not in left_behind(tmp_path / "Bot-a")
 
 
-def test_a_wrong_password_ends_it_at_once(caplog):
+def test_wrong_password_ends_immediately(caplog):
     loopback = Loopback(World(Site()), PASSWORDS)
     with serving(loopback) as address, pytest.raises(LoginRefusedError, match="not the correct"):
         asyncio.run(connection(address, "Bot-a", Scripted(), password="wrong-12").run())
     assert len(loopback.logins) == 1 and "wrong-12" not in caplog.text
 
 
-def test_who_uses_the_account_at_the_same_time_is_not_fought(caplog):
+def test_account_used_elsewhere_ends_the_bot(caplog):
     loopback = Loopback(World(Site()), PASSWORDS)
 
     async def fight(address):
@@ -146,9 +145,9 @@ def test_who_uses_the_account_at_the_same_time_is_not_fought(caplog):
     assert len(loopback.logins) <= 8
 
 
-def test_an_agent_plays_as_in_our_own_games(tmp_path):
-    """Two accounts of a bot: the game at the server is the one that `play_games` plays on its deck,
-    action by action, though each sees the other's cards alone and makes up its own."""
+def test_live_game_matches_play_games(tmp_path):
+    """Two accounts of one bot play the moves of `play_games`, although each guesses its own
+    cards."""
     rules = Rules(num_players=2)
     policy = load_policy("bot:simple", rules)
     site = Site(5)
@@ -167,12 +166,12 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
         ]
         running = [asyncio.create_task(each.run()) for each in bots]
         await until(lambda: len(site.clients) == 2)
-        made = site.clients["Bot-a"]  # what its owner would have typed
-        site.on_tableCreate(made, {"name": "x", "options": {}, "maxPlayers": 2}, 0.0)
+        client = site.clients["Bot-a"]  # typed by its owner
+        site.on_tableCreate(client, {"name": "x", "options": {}, "maxPlayers": 2}, 0.0)
         site.on_tableJoin(site.clients["Bot-b"], {"tableID": 1}, 0.0)
-        site.on_tableStart(made, {"tableID": 1}, 0.0)
+        site.on_tableStart(client, {"tableID": 1}, 0.0)
         await until(lambda: site.tables[1].table.turn >= TURNS, seconds=300.0)
-        site.on_tableTerminate(made, {"tableID": 1}, 0.0)
+        site.on_tableTerminate(client, {"tableID": 1}, 0.0)
         for each in bots:
             each.close()
         await asyncio.wait_for(asyncio.gather(*running), 120)
@@ -187,14 +186,14 @@ def test_an_agent_plays_as_in_our_own_games(tmp_path):
     assert kept.moves(0).tolist() == referee.actions and not kept.human_seats.any()
 
 
-def test_acquaintances_are_kept_by_company_and_forgotten_by_name(tmp_path):
+def test_partner_memory_is_saved_per_lineup(tmp_path):
     kept = PartnerMemory(tmp_path / "players")
     tree = {"a": np.ones((1, 2), np.float32), "b": (np.arange(3, dtype=np.uint32)[None],)}
     kept.write("id" * 20, ["Zoe", "Yan"], tree)
     kept.write("id" * 20, ["Yan", "Xeo"], tree)
     found = kept.read("id" * 20, ["Zoe", "Yan"], tree)
     np.testing.assert_array_equal(found["b"][0], tree["b"][0])
-    assert kept.read("id" * 20, ["Yan", "Zoe"], tree) is None  # another order around the table
+    assert kept.read("id" * 20, ["Yan", "Zoe"], tree) is None  # another turn order
     assert kept.read("other" * 8, ["Zoe", "Yan"], tree) is None
     assert kept.read("id" * 20, ["Zoe", "Yan"], {"a": np.ones((1, 3), np.float32)}) is None
     assert b"Zoe" not in left_behind(tmp_path)
@@ -209,8 +208,7 @@ def test_acquaintances_are_kept_by_company_and_forgotten_by_name(tmp_path):
     assert kept.read("id" * 20, ["Zoe"], tree) is None
 
 
-def test_what_was_decided_for_a_turn_that_has_passed_is_not_written():
-    """However long it waited for the limits."""
+def test_move_for_passed_turn_is_not_sent():
     written = []
 
     class Socket:
@@ -231,33 +229,33 @@ def test_what_was_decided_for_a_turn_that_has_passed_is_not_written():
 
 
 class Asking:
-    """In the place of a bot: what it is told of finished games, once it has asked for one."""
+    """Replaces a bot: requests one finished game and records the response."""
 
     def __init__(self, game):
-        self.told, self.game = [], game
+        self.responses, self.game = [], game
 
     def on_response(self, number, status, body, now):
-        self.told.append((number, status, body))
+        self.responses.append((number, status, body))
         return [GameEnded(self.game, None, ("p0",))]
 
 
-def test_finished_games_are_asked_for_beside_the_socket():
-    """With or without a connection; what could not be asked for is told of as well."""
+def test_exports_work_without_a_socket():
+    """Without a connection the failure is reported."""
     site = Site(3)
     world = World(site, 3)
     game = Game(5001, Rules(num_players=2), tuple(full_deck(Rules(num_players=2))), frozenset())
 
-    async def ask(address, number):
+    async def fetch(address, number):
         agents = Scripted()
         each = connection(address, "Bot-a", agents)
         each._bot = Asking(game)
         each._do([Fetch(number)])
         await until(lambda: agents.kept)
-        return each._bot.told
+        return each._bot.responses
 
     with serving(Loopback(world, PASSWORDS)) as address:
-        assert asyncio.run(ask(address, 5001)) == [
+        assert asyncio.run(fetch(address, 5001)) == [
             (5001, 404, b"Error: That game does not exist in the database.")
         ]
-    ((number, status, why),) = asyncio.run(ask("http://127.0.0.1:9", 7))
-    assert (number, status) == (7, 0) and b"ConnectionRefused" in why
+    ((number, status, reason),) = asyncio.run(fetch("http://127.0.0.1:9", 7))
+    assert (number, status) == (7, 0) and b"ConnectionRefused" in reason

@@ -1,12 +1,11 @@
-"""A game whose end the bot was not told, from the site's history and export: against a transcript
-and an export of the same game that were written by hand."""
+"""Games with unobserved ends, recovered from history and export (handwritten transcript)."""
 
 import asyncio
 import itertools
 import json
 
 import pytest
-from support.live_transcript import DEAL, INIT, LIST, OUR_ACTIONS, TABLE, deck, frame, told
+from support.live_transcript import DEAL, INIT, LIST, OUR_ACTIONS, TABLE, action_frame, deck, frame
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.games.hanabi.rules import Rules
@@ -17,7 +16,7 @@ from hanabi_rl.people.live.partner_memory import PartnerMemory
 from hanabi_rl.people.serve.player_view import player_view
 
 NUMBER = 9001
-NAMES = ["Bot-ann", "Zoe"]  # of a history: by the alphabet
+NAMES = ["Bot-ann", "Zoe"]  # a history sorts names
 WELCOME = {"userID": 12, "username": "Bot-ann", "playingAtTables": []}
 EXPORT = {
     "id": NUMBER,
@@ -29,8 +28,8 @@ EXPORT = {
         {"type": 1, "target": 1, "value": 0},
         {"type": 2, "target": 0, "value": 0},
         {"type": 0, "target": 3, "value": 0},
-        {"type": 1, "target": 7, "value": 0},  # we throw B4, our second card, and draw
-        {"type": 4, "target": 0, "value": 4},  # Zoe ends the game
+        {"type": 1, "target": 7, "value": 0},  # discard B4, our second card
+        {"type": 4, "target": 0, "value": 4},  # Zoe terminates the game
     ],
     "seed": "p2v0s77",
 }
@@ -57,7 +56,7 @@ AFTER = (entry(), *BEFORE)
 
 
 class Away:
-    """A bot that loses its connection, and the time."""
+    """A bot that loses its connection, and a clock."""
 
     def __init__(self, history=BEFORE, **settings):
         self.bot = LiveBot("Bot-ann", BotSettings("bot:x", frozenset({2, 3}), **settings))
@@ -67,15 +66,15 @@ class Away:
     def say(self, command, **fields):
         return self.bot.receive(frame(command, **fields), self.now)
 
-    def hear(self, actions):
+    def deliver(self, actions):
         for action in actions:
-            self.bot.receive(told(action), self.now)
+            self.bot.receive(action_frame(action), self.now)
 
     def history(self, games):
         self.bot.receive(f"gameHistory {json.dumps(games)}", self.now)
 
     def back(self, history=None, **welcome):
-        """Connects, and logs in; history None: it does not come."""
+        """Connect and log in; history None: none arrives."""
         self.bot.on_connected()
         self.say("welcome", **(WELCOME | welcome))
         if history is not None:
@@ -87,7 +86,7 @@ class Away:
         self.say("gameActionList", tableID=table, list=actions)
 
     def after(self, seconds, step=1.0):
-        """What the bot does meanwhile, and when: (seconds, effect)."""
+        """Effects with their times: (seconds, effect)."""
         done = []
         for _ in range(round(seconds / step)):
             self.now += step
@@ -103,7 +102,7 @@ def of(kind, done):
 
 
 def lost(history=AFTER, **settings):
-    """A game that ends while the bot is away; it is back, and was told of the game."""
+    """The bot has reconnected after a game that ended during its disconnect."""
     away = Away(**settings)
     away.play()
     away.back(history)
@@ -118,25 +117,23 @@ def the_game(effects):
 def seen_to_its_end():
     there = Away(remember=True)
     there.play()
-    there.hear([*LAST_MOVE, OVER])
+    there.deliver([*LAST_MOVE, OVER])
     there.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
     return the_game(there.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
 
 
-def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
+def test_recovered_game_equals_observed_game():
     away = lost(remember=True)
     done = away.after(15)
-    assert of(Fetch, done) == [Fetch(NUMBER)]  # once, while it is on its way
+    assert of(Fetch, done) == [Fetch(NUMBER)]  # requested once
     assert not away.bot.is_idle and away.bot.seats == {}
     found = the_game(away.get())
     assert away.bot.is_idle and of(Fetch, away.after(700)) == []
-    # by hand
-    assert found.game.moves == MOVES and found.game.game_id == NUMBER
+    assert found.game.moves == MOVES and found.game.game_id == NUMBER  # by hand
     assert found.game.end_reason == "left" and found.game.people == {0}
     assert found.partners == ("Zoe",)
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 1), (1, 0), (3, 3)]
-    # and as who was there has it
-    observed = seen_to_its_end()
+    observed = seen_to_its_end()  # equal to the observed game
     assert (observed.game, observed.partners) == (found.game, found.partners)
     assert (observed.observed.moves, observed.observed.people) == (
         found.observed.moves,
@@ -146,8 +143,8 @@ def test_the_game_is_what_it_would_have_been_had_it_been_seen_to_its_end():
 
 
 @pytest.mark.slow
-def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
-    """What `--remember` keeps, byte by byte."""
+def test_recovered_game_teaches_the_same_memory(tmp_path):
+    """The memory saved by `--remember` is equal byte by byte."""
     policy = load_policy("agent:adhoc-2p", Rules(num_players=2))
     away = lost(remember=True)
     away.after(12)
@@ -160,8 +157,9 @@ def test_an_agent_learns_the_same_of_its_partner_either_way(tmp_path):
     assert observed.name == looked_up.name and observed.read_bytes() == looked_up.read_bytes()
 
 
-def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
-    """Three players, the site's seat 2 (ours) starts: our seat is 0, its cards 10 to 14 our 0-4."""
+def test_game_is_recovered_from_any_seat():
+    """Three players; the site's seat 2 (ours) begins: our seat is 0, its cards 10-14 are our
+    0-4."""
     away = Away(remember=True)
     names = ["Bot-zed", "Zoe", "Bot-ann"]
     init = {"playerNames": names, "ourPlayerIndex": 2}
@@ -178,22 +176,22 @@ def test_it_knows_the_game_whoever_starts_and_wherever_it_sits():
     for card in cards:
         left.remove(card)
     whole = [{"suitIndex": s, "rank": r} for s, r in [*cards, *left]]
-    acts = [{"type": 2, "target": 0, "value": 3}, {"type": 0, "target": 1}]  # to Bot-zed; it plays
+    acts = [{"type": 2, "target": 0, "value": 3}, {"type": 0, "target": 1}]  # to Bot-zed; play
     game = {"players": names, "deck": whole, "actions": acts, "options": {"startingPlayer": 2}}
     found = the_game(away.get(body=exported(**game)))
-    # n = 3, h = 5: colours to the next seat are 10 to 14, and plays 5 to 9
+    # n = 3, h = 5: colour hints to the next seat are 10 to 14, plays 5 to 9
     assert found.game.moves == (13, 6) and found.partners == ("Bot-zed", "Zoe")
-    assert found.game.people == {2}  # Zoe; two are programs
+    assert found.game.people == {2}  # Zoe; two are bots
     assert found.observed.people == {1, 2}
     assert [divmod(card, 5) for card in found.game.deck[5:8]] == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_a_history_that_does_not_come_is_asked_for_later_each_time():
+def test_missing_history_is_requested_with_back_off():
     away = lost(history=None)
     done = away.after(200)
-    asked = [(when, effect.fields) for when, effect in done if isinstance(effect, Send)][1:]
-    assert [fields for _, fields in asked] == [{"offset": 0, "amount": 12}] * 5
-    waits = [b[0] - a[0] for a, b in itertools.pairwise(asked)]
+    requests = [(when, effect.fields) for when, effect in done if isinstance(effect, Send)][1:]
+    assert [fields for _, fields in requests] == [{"offset": 0, "amount": 12}] * 5
+    waits = [b[0] - a[0] for a, b in itertools.pairwise(requests)]
     assert waits == [10, 20, 40, 60] and not of(Fetch, done)
     away.history([entry(), entry(8000)])
     done = away.after(20)
@@ -201,8 +199,8 @@ def test_a_history_that_does_not_come_is_asked_for_later_each_time():
     assert the_game(away.get()).game.moves == MOVES
 
 
-def test_one_game_that_ends_later_is_told_of_without_being_asked():
-    """The table is there as the bot comes back, and ends before it sits again."""
+def test_later_end_needs_no_history_request():
+    """The table still exists at the reconnect and ends before the bot has rejoined."""
     away = Away()
     away.play()
     away.back([entry(8000)], playingAtTables=[TABLE])
@@ -214,13 +212,13 @@ def test_one_game_that_ends_later_is_told_of_without_being_asked():
 
 WRONG = {
     "nothing": (0, b"the network is down", "the network is down"),
-    "404": (404, b"no such game", "answered with 404"),
-    "500": (500, b"", "answered with 500"),
+    "404": (404, b"no such game", "status 404"),
+    "500": (500, b"", "status 500"),
     "html": (200, b"<html>", "expected JSON"),
     "half": (200, exported()[:-40], "expected JSON"),
     "deep": (200, b"[" * 100_000, "expected JSON"),
-    "a list": (200, b"[]", "expected the game of that number"),
-    "another": (200, exported(id=7), "expected the game of that number"),
+    "a list": (200, b"[]", "expected the game with this number"),
+    "another": (200, exported(id=7), "expected the game with this number"),
     "no deck": (200, exported(deck=None), "expected a list under 'deck'"),
     "a variant": (200, exported(options={"variant": "Black"}), "No Variant"),
     "no player": (200, exported(players=[]), "expected 2-5 players"),
@@ -230,8 +228,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_given_up(what):
-    status, body, why = WRONG[what]
+def test_invalid_exports_are_retried_then_given_up(what):
+    status, body, reason = WRONG[what]
     away = lost()
     away.after(12)
     waits = []
@@ -242,7 +240,7 @@ def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_giv
             assert away.now < has_begun + 100
         waits.append(away.now - has_begun)
     assert waits == [10, 20, 40, 60]
-    if what == "404":  # it was only late
+    if what == "404":  # it was late
         assert the_game(away.get()).game.moves == MOVES
         return
     away.get(status, body)
@@ -253,16 +251,16 @@ def test_a_game_that_is_answered_with_something_else_is_asked_for_again_then_giv
         if of(Fetch, done):
             fetches += 1
             away.get(status, body)
-    assert f"table {TABLE}: the game is not kept: replay {NUMBER}: " in notes[0].text
-    assert why in notes[0].text and fetches < 15 and away.now < 700
+    assert f"table {TABLE}: the game is not saved: replay {NUMBER}: " in notes[0].text
+    assert reason in notes[0].text and fetches < 15 and away.now < 700
     assert away.bot.is_idle and away.after(700) == []
 
 
-def test_a_game_of_the_same_people_that_goes_another_way_is_another_game():
+def test_different_game_of_same_players_is_rejected():
     others = {
         8001: {"actions": [{"type": 3, "target": 1, "value": 2}]},
         8002: {"deck": [deck()[4], deck()[1], *deck()[:1], *deck()[3:4], deck()[2], *deck()[5:]]},
-        8003: {"actions": EXPORT["actions"][:3]},  # it ends before what we saw
+        8003: {"actions": EXPORT["actions"][:3]},  # shorter than the observed game
         8004: {"players": ["Bot-ann", "Zoe"]},
     }
     away = lost(history=[entry(n) for n in (NUMBER, *others)])
@@ -270,26 +268,26 @@ def test_a_game_of_the_same_people_that_goes_another_way_is_another_game():
     for number, changed in others.items():
         assert of(Fetch, done) == [Fetch(number)]
         assert away.get(number=number, body=exported(id=number, **changed)) == []
-        assert of(Fetch, away.after(1)) == []  # not more than one in two seconds
+        assert of(Fetch, away.after(1)) == []  # at most one per 2 seconds
         done = away.after(1)
     assert of(Fetch, done) == [Fetch(NUMBER)]
     assert the_game(away.get()).game.moves == MOVES
-    # games of other people are not even asked for
+    # games of other players are not requested
     away = lost(history=[entry(names=["Bot-ann", "Yan"]), entry(9002, ["Bot-ann", "Yan", "Zoe"])])
     assert of(Fetch, away.after(100)) == []
 
 
-def test_when_no_game_fits_the_log_says_so():
+def test_unmatched_game_is_logged():
     away = lost(history=[entry()])
     away.after(12)
     away.get(body=exported(actions=[{"type": 3, "target": 1, "value": 2}]))
     (note,) = of(LogLine, away.after(700))
-    assert note.text == f"table {TABLE}: the game is not kept: replay {NUMBER} is another game"
+    assert note.text == f"table {TABLE}: the game is not saved: replay {NUMBER} is another game"
     away = lost()
     away.history([])
     away = lost(history=[])
     (_, note) = of(LogLine, away.after(700))
-    assert "the game is not kept: the site's history does not have it" in note.text
+    assert "the game is not saved: not in the site's history" in note.text
 
 
 def room(away):
@@ -299,7 +297,7 @@ def room(away):
 
 
 @pytest.mark.parametrize("has_begun", [True, False], ids=["it began", "it began as we were away"])
-def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(has_begun):
+def test_unobserved_game_matches_newer_game_of_players(has_begun):
     away = Away()
     room(away)
     if has_begun:
@@ -312,8 +310,8 @@ def test_a_game_of_which_nothing_was_seen_is_the_newer_one_of_those_people(has_b
 
 
 @pytest.mark.parametrize("again", ["tableStart", "init"])
-def test_what_was_seen_before_it_was_lost_twice_is_not_forgotten(again):
-    """The bot is back in the game, and loses the connection again before the list has come."""
+def test_observations_survive_two_disconnects(again):
+    """The bot rejoins and disconnects again before the action list arrives."""
     away = Away()
     away.play()
     away.back(BEFORE, playingAtTables=[TABLE])
@@ -331,7 +329,7 @@ def test_what_was_seen_before_it_was_lost_twice_is_not_forgotten(again):
     assert the_game(away.get()).game.moves == MOVES
 
 
-def test_time_without_a_connection_is_not_counted():
+def test_disconnected_time_does_not_count():
     away = lost(history=None)
     away.after(12)
     away.bot.on_connected()
@@ -342,8 +340,8 @@ def test_time_without_a_connection_is_not_counted():
     assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
 
 
-def test_somebody_may_have_come_before_a_game_that_began():
-    """But a room that the bot was in is not taken for a game of others with it."""
+def test_unobserved_game_may_have_more_players():
+    """A room that the bot was in does not match a game of other players."""
     for has_begun in (True, False):
         away = Away()
         room(away)
@@ -353,7 +351,7 @@ def test_somebody_may_have_come_before_a_game_that_began():
         assert of(Fetch, away.after(15)) == [Fetch(NUMBER)] * has_begun
 
 
-def test_a_room_whose_game_never_began_is_forgotten_without_a_word():
+def test_room_without_game_is_dropped_silently():
     away = Away()
     room(away)
     away.back([entry(8000)])
@@ -362,8 +360,8 @@ def test_a_room_whose_game_never_began_is_forgotten_without_a_word():
     assert away.after(100) == []
 
 
-def test_what_was_seen_goes_before_what_was_not():
-    """Two tables, of one of which nothing was seen, and two finished games."""
+def test_observed_games_match_first():
+    """Two tables, one of them unobserved, and two finished games."""
     away = Away()
     room(away)
     away.say("tableStart", tableID=TABLE, replay=False)
@@ -377,21 +375,20 @@ def test_what_was_seen_goes_before_what_was_not():
     assert the_game(second).game.moves == (15,)
 
 
-def test_without_knowing_what_was_over_before_nothing_unseen_is_taken():
+def test_unobserved_game_needs_earlier_history():
     """After a start of the program, before the first history."""
     away = Away(history=None)
     away.say("tableStart", tableID=TABLE, replay=False)
     away.back([entry(), entry(8000)])
     done = away.after(700)
-    assert of(Fetch, done) == [] and "is not kept" in of(LogLine, done)[-1].text
-    away = Away(history=None)  # nor is what was seen, if the first history comes after its end
+    assert of(Fetch, done) == [] and "is not saved" in of(LogLine, done)[-1].text
+    away = Away(history=None)  # nor an observed game, if the first history arrives after its end
     away.play()
     away.back(AFTER)
     assert of(Fetch, away.after(15)) == [Fetch(8000)]
     assert away.get(number=8000, body=exported(id=8000, actions=[])) == []
     assert of(Fetch, away.after(2)) == [Fetch(NUMBER)]
-    # a history that comes while the game goes on tells what was over before
-    away = Away(history=None)
+    away = Away(history=None)  # a history during the game lists earlier games
     assert of(Send, away.after(12)) == [Send("historyGet", {"offset": 0, "amount": 10})]
     away.say("tableStart", tableID=TABLE, replay=False)
     away.history([entry(8000)])
@@ -399,11 +396,11 @@ def test_without_knowing_what_was_over_before_nothing_unseen_is_taken():
     assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]
 
 
-def test_a_game_that_was_seen_to_its_end_is_not_looked_up():
+def test_complete_game_is_not_searched():
     away = Away()
     away.play()
-    away.say("tableStart", tableID=40, replay=False)  # another one, of which nothing is seen
-    away.hear([*LAST_MOVE, OVER])
+    away.say("tableStart", tableID=40, replay=False)  # another game, unobserved
+    away.deliver([*LAST_MOVE, OVER])
     away.history([entry()])
     away.say("cardIdentities", tableID=TABLE, cardIdentities=deck())
     the_game(away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER))
@@ -411,17 +408,17 @@ def test_a_game_that_was_seen_to_its_end_is_not_looked_up():
     assert of(Fetch, away.after(700)) == []
 
 
-def test_of_a_game_that_is_told_in_part_the_number_is_enough():
+def test_game_number_suffices_for_recovery():
     away = Away()
     away.play()
-    away.hear([*LAST_MOVE, OVER])
-    away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER)  # the deck never comes
+    away.deliver([*LAST_MOVE, OVER])
+    away.say("finishOngoingGame", tableID=TABLE, databaseID=NUMBER)  # the deck never arrives
     done = away.after(12)
     assert of(Fetch, done) == [Fetch(NUMBER)]
     assert the_game(away.get()).game.moves == MOVES
 
 
-def test_a_game_that_is_a_replay_as_the_bot_sits_again():
+def test_game_that_became_a_replay_is_recovered():
     away = Away()
     away.play()
     away.back([], playingAtTables=[TABLE])
@@ -431,9 +428,9 @@ def test_a_game_that_is_a_replay_as_the_bot_sits_again():
     assert the_game(away.get()).game.moves == MOVES
 
 
-def test_where_nobody_moved_nothing_is_kept():
+def test_game_without_moves_is_not_saved():
     away = Away()
-    away.say("tableStart", tableID=40, replay=False)  # of another table nothing is seen
+    away.say("tableStart", tableID=40, replay=False)  # another table is unobserved
     away.play(DEAL)
     away.back([entry()])
     away.after(12)
@@ -442,8 +439,8 @@ def test_where_nobody_moved_nothing_is_kept():
     assert of(Fetch, away.after(700)) == [] and away.bot.is_idle
 
 
-def test_who_would_rather_not_is_not_kept():
-    def ask(away, text):
+def test_opted_out_games_are_not_saved():
+    def send_chat(away, text):
         away.say("chat", msg=text, who="Zoe", room="", recipient="Bot-ann")
 
     for settings, keeps, learns in (
@@ -458,12 +455,12 @@ def test_who_would_rather_not_is_not_kept():
         assert (found.game is not None, found.observed is not None) == (keeps, learns)
     away = lost(remember=True)
     away.after(12)
-    ask(away, "/keep no")
+    send_chat(away, "/keep no")
     found = the_game(away.get())
     assert found.game is None and found.observed is None
 
 
-def test_who_is_about_to_stop_waits_for_it():
+def test_closing_waits_for_searches():
     away = lost()
     away.bot.close()
     away.after(12)
@@ -476,7 +473,7 @@ def test_who_is_about_to_stop_waits_for_it():
     assert away.bot.is_closed
 
 
-def test_a_number_of_players_that_the_agent_does_not_play_with():
+def test_unsupported_player_count_is_not_recovered():
     away = Away()
     away.say("tableStart", tableID=TABLE, replay=False)
     away.back([entry(names=["Bot-ann", "Yan", "Xeo", "Zoe"])])
@@ -486,11 +483,11 @@ def test_a_number_of_players_that_the_agent_does_not_play_with():
 
 
 @pytest.mark.parametrize(
-    "told", [None, 7, {}, [None], [{}], [{"id": "x", "playerNames": NAMES}], [{"id": NUMBER}]]
+    "games", [None, 7, {}, [None], [{}], [{"id": "x", "playerNames": NAMES}], [{"id": NUMBER}]]
 )
-def test_a_history_that_is_none_is_left_alone(told):
+def test_invalid_history_is_ignored(games):
     away = lost(history=[])
-    away.history(told)
+    away.history(games)
     assert of(Fetch, away.after(15)) == []
-    away.history([*(told if isinstance(told, list) else []), entry()])
+    away.history([*(games if isinstance(games, list) else []), entry()])
     assert of(Fetch, away.after(15)) == [Fetch(NUMBER)]

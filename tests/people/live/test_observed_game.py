@@ -1,4 +1,4 @@
-"""A game put together from what the server tells: against a transcript written by hand."""
+"""A game rebuilt from the server's actions, against a handwritten transcript."""
 
 import copy
 
@@ -26,20 +26,24 @@ def observed(actions):
     return game
 
 
-def test_the_transcript_is_the_game_that_was_worked_out_by_hand():
+def test_transcript_matches_hand_computed_game():
     game = observed(LIST)
     assert game.my_turn and game.turn == 5
-    asked = game.game(7)
-    assert list(asked.moves) == OUR_ACTIONS
-    assert (asked.game_id, asked.people, asked.current_player) == (7, frozenset({0}), 1)
-    table = asked.table()
+    known = game.game(7)
+    assert list(known.moves) == OUR_ACTIONS
+    assert (known.game_id, known.people, known.current_player) == (
+        7,
+        frozenset({0}),
+        1,
+    )
+    table = known.table()
     assert table.fireworks == [0, 1, 0, 0, 0]
     assert (table.info_tokens, table.life_tokens, table.drawn) == (7, 2, 13)
     assert table.hands == [[0, 2, 4, 11, 12], [5, 7, 8, 9, 10]]
     assert [table.deck[order] for order in table.hands[0]] == [0, 10, 0, 22, 11]
     assert sorted(table.deck[order] for order in table.discards) == [6, 19]  # Y2, B5
-    assert table.deck[9] % 5 == 0  # told that it is a 1
-    assert all(table.deck[order] % 5 != 0 for order in (5, 7, 8))  # and these that they are not
+    assert table.deck[9] % 5 == 0  # hinted as a 1
+    assert all(table.deck[order] % 5 != 0 for order in (5, 7, 8))  # not touched by that hint
     assert [table.knowledge[order].hinted_rank for order in (5, 7, 8, 9, 10)] == [
         *(None,) * 3,
         0,
@@ -47,7 +51,7 @@ def test_the_transcript_is_the_game_that_was_worked_out_by_hand():
     ]
 
 
-def test_our_actions_in_the_words_of_the_site():
+def test_actions_convert_to_site_format():
     game = observed(LIST)
     assert game.own_orders() == [5, 7, 8, 9, 10]
     assert game.site_action(6) == {"type": 0, "target": 7}
@@ -55,28 +59,28 @@ def test_our_actions_in_the_words_of_the_site():
     assert game.site_action(12) == {"type": 2, "target": 0, "value": 2}  # green
     assert game.site_action(15) == {"type": 3, "target": 0, "value": 1}
     with pytest.raises(ValueError, match="a hint that touches no card"):
-        game.site_action(13)  # blue: she has none left
+        game.site_action(13)  # blue: Zoe has none left
 
 
-def test_it_is_our_turn_when_all_of_the_move_before_was_told():
+def test_turn_begins_after_complete_move():
     game = ObservedGame(2, 1)
     turns = []
     for action in LIST:
         game.apply(action)
         turns.append(game.my_turn)
-    ours = len(DEAL) + len(HINT) - 1
-    then = ours + len(PLAY) + 4
-    assert [i for i, mine in enumerate(turns) if mine] == [ours, then, len(LIST) - 1]
+    first_own = len(DEAL) + len(HINT) - 1
+    then = first_own + len(PLAY) + 4
+    assert [i for i, mine in enumerate(turns) if mine] == [first_own, then, len(LIST) - 1]
     first = ObservedGame(2, 0)
     for action in DEAL:
         assert not first.my_turn
-        shown = action | {"suitIndex": 0, "rank": 1 + action["order"] % 5}
+        visible = action | {"suitIndex": 0, "rank": 1 + action["order"] % 5}
         hidden = action | {"suitIndex": -1, "rank": -1}
-        first.apply(hidden if action["playerIndex"] == 0 else shown)
-    assert first.my_turn  # no `turn` is told of before the first move
+        first.apply(hidden if action["playerIndex"] == 0 else visible)
+    assert first.my_turn  # no `turn` precedes the first move
 
 
-def test_a_strike_is_not_yet_the_end_of_the_move():
+def test_strike_does_not_end_the_move():
     game = ObservedGame(2, 0)
     for action in LIST[: -len(MISPLAY)]:
         if action["type"] == "draw":
@@ -94,7 +98,7 @@ def test_a_strike_is_not_yet_the_end_of_the_move():
     assert not game.my_turn
 
 
-def test_the_game_that_is_kept_has_the_true_deck():
+def test_saved_game_has_true_deck():
     game = observed([*LIST, {"type": "gameOver", "endCondition": 4, "playerIndex": 0}])
     assert not game.my_turn and game.ended == 4
     whole = game.whole_game(9001, deck(), bots=[1])
@@ -109,8 +113,8 @@ def test_the_game_that_is_kept_has_the_true_deck():
             game.whole_game(9001, wrong, bots=[1])
 
 
-def test_the_site_deals_from_its_own_seat_0_whoever_starts():
-    """Seat 1 of 3 starts: our seat 0 is the site's 1, and the site's cards 5-9 are our 0-4."""
+def test_deal_starts_at_site_seat_0():
+    """Seat 1 of 3 begins: our seat 0 is the site's 1, the site's cards 5 to 9 are our 0 to 4."""
     game = ObservedGame(3, 2, start=1)
     cards = [(o % 5, 1 + (o // 5) % 5) for o in range(10)]
     for order in range(15):
@@ -118,13 +122,13 @@ def test_the_site_deals_from_its_own_seat_0_whoever_starts():
         draw = {"playerIndex": order // 5, "order": order, "suitIndex": suit, "rank": rank}
         game.apply({"type": "draw"} | draw)
     assert game.seat == 1 and not game.my_turn
-    # the site's seat 1 tells its seat 0 (cards of rank 1) about 1s
+    # the site's seat 1 hints 1s to seat 0 (cards of rank 1)
     clue = {"clue": {"type": 1, "value": 1}, "giver": 1, "target": 0, "list": [0, 1, 2, 3, 4]}
     game.apply({"type": "clue"} | clue)
     game.apply({"type": "status", "clues": 7, "score": 0})
     game.apply({"type": "turn", "num": 1, "currentPlayerIndex": 2})
     assert game.my_turn
-    # h = 5, n = 3: discards 0-4, plays 5-9, colours 10-19, ranks 20-29; seat 2 is 2 further
+    # h = 5, n = 3: discards 0-4, plays 5-9, colours 10-19, ranks 20-29; seat 2 has offset 2
     assert game.game(1).moves == (25,)
     assert game.own_orders() == [10, 11, 12, 13, 14]
     assert game.site_action(5) == {"type": 0, "target": 10}
@@ -147,43 +151,43 @@ FIRST = len(DEAL)
     "actions",
     [
         _changed(0, order=1),  # dealt twice
-        _changed(3, suitIndex=-1, rank=-1),  # another's card that is not shown
+        _changed(3, suitIndex=-1, rank=-1),  # another player's card without identity
         _changed(0, playerIndex=1),
         _changed(0, playerIndex=5),
         _changed(FIRST, list=[6, 99]),
-        _changed(FIRST, giver=1),  # not her turn
+        _changed(FIRST, giver=1),  # not Zoe's turn
         _changed(FIRST, clue={"type": 1, "value": 6}),
         _changed(FIRST + 1, clues=8),
         _changed(FIRST + 2, currentPlayerIndex=0),
-        _changed(FIRST + 3, order=5),  # told that it is no 1
+        _changed(FIRST + 3, order=5),  # hinted as no 1
         _changed(FIRST + 3, suitIndex=None),
         _changed(FIRST + 3, rank=2),
         _changed(FIRST + 5, score=2),
         _changed(FIRST + 11, list=[0]),  # two of hers are red
         _changed(FIRST + 15, failed=False),
-        [*LIST, *HINT],  # the same again
-        LIST[:FIRST] + LIST[FIRST + 3 :],  # a move was lost
+        [*LIST, *HINT],  # repeated
+        LIST[:FIRST] + LIST[FIRST + 3 :],  # a lost move
         [*LIST[:-1], LIST[-1], MOVES[3]],
     ],
 )
-def test_what_does_not_follow_is_noticed(actions):
+def test_inconsistent_actions_raise_desync(actions):
     with pytest.raises(DesyncError):
         observed(actions)
 
 
-def test_what_is_not_known_is_left_alone():
+def test_unknown_actions_are_ignored():
     extra = [{"type": "cardIdentity", "order": 3}, {"type": "new"}, {}, None, 7, {"type": [1]}]
     mixed = [action for each in LIST for action in (each, *extra)]
     assert observed(mixed).game(1).moves == observed(LIST).game(1).moves
 
 
-def test_a_made_up_deck_keeps_what_it_can_of_the_one_before():
+def test_completed_deck_keeps_previous_cards():
     rules = Rules(num_players=2)
     every = set(range(25))
     could_be = [set(every) for _ in range(50)]
     before = [card for s in range(5) for r in range(5) for card in [s * 5 + r] * (3, 2, 2, 2, 1)[r]]
     assert complete_deck(rules, could_be, before) == before
-    could_be[0] = {24}  # the one P5, which was last
+    could_be[0] = {24}  # the only P5, previously last
     deck_after = complete_deck(rules, could_be, before)
     assert deck_after[0] == 24 and deck_after[1:49] == before[1:49] and deck_after[49] == 0
     could_be[1] = {24}
@@ -191,9 +195,8 @@ def test_a_made_up_deck_keeps_what_it_can_of_the_one_before():
         complete_deck(rules, could_be, before)
 
 
-def test_cards_that_several_hints_leave_few_choices_for_are_shared_out():
-    """Two cards that may be R5 or Y5, and one that must be R5: the two cannot both be made up at
-    once, one of them must give way."""
+def test_constrained_cards_are_distributed():
+    """Two cards can be R5 or Y5, and one must be R5: a guess must be revised."""
     rules = Rules(num_players=2)
     could_be = [set(range(25)) for _ in range(50)]
     before = sorted(

@@ -1,4 +1,4 @@
-"""After the end: the shared replay of a game, who leads it, and Restart."""
+"""Shared replays after a game: the lead and Restart."""
 
 import pytest
 from support.live_site import Faults, Site
@@ -9,7 +9,7 @@ from hanabi_rl.people.live.effects import BotSettings
 
 
 class Guest(Person):
-    """Asks the bot to make a table, sits down there and has it start the game."""
+    """Asks the bot to create a table, joins it and has the bot start the game."""
 
     def tick(self) -> None:
         site, bot = self.world.site, self.bots[0]
@@ -24,7 +24,7 @@ class Guest(Person):
         elif at_bots and mine and self.world.now - self.asked_at > self.patience:
             self.asked_at = self.world.now
             self.say("chatPM", msg="/start", recipient=bot)
-        bots, self.bots = self.bots, []  # no table of their own
+        bots, self.bots = self.bots, []  # creates no table
         super().tick()
         self.bots = bots
 
@@ -51,12 +51,12 @@ def until_idle(site, world, bots, games):
     assert {number: len(bot.ended) for number, bot in enumerate(bots)} == dict.fromkeys(
         range(len(bots)), games
     )
-    assert not site.tables  # every replay was left by everybody
+    assert not site.tables  # all replays are closed
 
 
 @pytest.mark.parametrize("late", [0.0, 0.4])
-def test_who_asked_for_a_table_leads_its_replay_and_can_restart(late):
-    """The bot made the table, so the replay is its own."""
+def test_person_who_requested_table_can_restart(late):
+    """The bot created the table, so it leads the replay."""
     site, world, bots = world_of("Bot-a", faults=Faults(late=late), seed=3)
     person = Guest(world, "Zoe", ["Bot-a"], 1, 2)
     person.again = 2
@@ -67,7 +67,7 @@ def test_who_asked_for_a_table_leads_its_replay_and_can_restart(late):
 
 
 @pytest.mark.parametrize("seats", [2, 3])
-def test_restart_at_the_table_of_a_person(seats):
+def test_restart_at_a_persons_table(seats):
     names = ("Bot-a", "Bot-b")[: seats - 1]
     site, world, bots = world_of(*names, seed=seats)
     person = Person(world, "Zoe", list(names), 1, seats)
@@ -77,8 +77,8 @@ def test_restart_at_the_table_of_a_person(seats):
     assert site.counts["games restarted"] == 1 and not site.counts["leaders set"]
 
 
-def test_several_bots_at_one_table_leave_once_the_people_have():
-    """Bots do not wait for each other, and the one that leads does not give the lead to a bot."""
+def test_bots_leave_replay_after_people():
+    """Bots do not wait for each other, and a leading bot does not give the lead to a bot."""
     site, world, bots = world_of("Bot-a", "Bot-b", seed=5)
     person = Person(world, "Zoe", ["Bot-a", "Bot-b"], 1, 3)
     world.add(person)
@@ -86,11 +86,11 @@ def test_several_bots_at_one_table_leave_once_the_people_have():
     assert site.counts["replays left"] == 3 and not site.counts["leaders set"]
 
 
-def test_a_person_who_stays_for_long_does_not_keep_the_bot():
+def test_bot_leaves_replay_after_timeout():
     site, world, _ = world_of("Bot-a")
     person = Guest(world, "Zoe", ["Bot-a"], 1, 2)
     person.again, person.stay_s = 1, 900.0
-    person.look_back = lambda: None  # reads, and presses nothing
+    person.look_back = lambda: None  # stays and presses nothing
     world.add(person)
     world.run(lambda: bool(site.games) and "Bot-a" not in site.games[5001].spectators, 2000.0)
     (table,) = site.tables.values()
@@ -98,8 +98,8 @@ def test_a_person_who_stays_for_long_does_not_keep_the_bot():
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_restarts_with_lost_connections(seed):
-    """Whoever is cut off comes back to the replay; nothing is handed out twice or kept open."""
+def test_restarts_with_disconnects(seed):
+    """Disconnected bots return to the replay; no game is emitted twice."""
     site, world, bots = world_of("Bot-a", "Bot-b", seed=seed, faults=Faults(drop=0.01, late=0.2))
     person = Person(world, "Zoe", ["Bot-a", "Bot-b"], 1, 3)
     person.again = 2

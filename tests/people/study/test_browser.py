@@ -1,4 +1,4 @@
-"""A study in a real Chromium: by keyboard alone, at both sizes, and what axe-core says of it."""
+"""A study in Chromium: keyboard only, at both sizes, checked by axe-core."""
 
 import pytest
 from support.browser import (
@@ -26,7 +26,7 @@ pytestmark = NEEDS_BROWSER
 
 
 def press_button(page, selector):
-    """By keyboard: the focus goes there, Enter presses it."""
+    """Focus the button and press Enter."""
     page.locator(selector).focus()
     press(page, ["Enter"])
     page.wait_for_load_state()
@@ -35,7 +35,7 @@ def press_button(page, selector):
 @pytest.mark.parametrize(
     ("size", "scheme"), [(SIZES[0], "light"), (SIZES[1], "dark")], ids=["wide", "phone"]
 )
-def test_a_study_by_keyboard_alone_has_no_violation(tmp_path, size, scheme):
+def test_keyboard_study_has_no_accessibility_violations(tmp_path, size, scheme):
     from playwright.sync_api import sync_playwright
 
     play = make_study_play(tmp_path, rules=Rules())
@@ -89,7 +89,7 @@ def test_a_study_by_keyboard_alone_has_no_violation(tmp_path, size, scheme):
         browser.close()
 
 
-def test_what_ends_for_good_is_asked_for_and_an_ended_connection_is_told(tmp_path, open_page):
+def test_final_actions_are_confirmed_and_disconnects_shown(tmp_path, open_page):
     play = make_study_play(tmp_path, rules=Rules())
     with serve_app(make_study(play, 0)) as address:
         page = open_page(address, wait=".choices")
@@ -107,8 +107,7 @@ def test_what_ends_for_good_is_asked_for_and_an_ended_connection_is_told(tmp_pat
         page.get_by_role("button", name="No, go back").click()
         (person,) = play.folder.participants()
         assert person.games[0].game.status == "active"
-        # another tab of this browser: somebody different begins
-        other = page.context.new_page()
+        other = page.context.new_page()  # another tab: another person begins
         other.goto(address)
         other.get_by_role("button", name="I am a different person").click()
         other.get_by_role("button", name="Yes, I am a different person").click()
@@ -124,7 +123,7 @@ def test_what_ends_for_good_is_asked_for_and_an_ended_connection_is_told(tmp_pat
         assert sorted(game.status for game in games) == ["active", "done"]
 
 
-def test_partners_forget_a_person_only_once_that_is_confirmed(tmp_path, open_page):
+def test_partner_memory_is_deleted_only_when_confirmed(tmp_path, open_page):
     play = LocalPlay(Rules(), ["simple"], Simple(), GameFolder(tmp_path), 0, ["identity"], True)
     with serve_app(make_app(play, 0)) as address:
         page = open_page(address)

@@ -1,4 +1,4 @@
-"""What a study's file may say, the orders of its agents, and what is kept of people."""
+"""Study files, orders of agents, and participant data."""
 
 import collections
 import itertools
@@ -22,7 +22,7 @@ CONFIGS = Path(__file__).parents[3] / "configs" / "study"
 
 
 @pytest.mark.parametrize("agents", range(1, 8))
-def test_orders_are_balanced_for_place_and_for_what_follows_what(agents):
+def test_orders_are_balanced(agents):
     square = orders(agents)
     assert all(sorted(order) == list(range(agents)) for order in square)
     for place in range(agents):
@@ -34,13 +34,13 @@ def test_orders_are_balanced_for_place_and_for_what_follows_what(agents):
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
-def test_the_studies_that_ship_are_read(path, tmp_path):
+def test_bundled_studies_are_valid(path, tmp_path):
     study = read_study(path)
     StudyFolder(tmp_path, study)
     assert read_study_of(tmp_path) == study
 
 
-def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
+def test_study_defaults_to_reference_questions():
     assert study_of(STUDY).after_game == AFTER_GAME
     assert study_of(STUDY | {"after_game": []}).after_game == ()
 
@@ -90,19 +90,19 @@ def test_a_study_has_the_questions_of_the_reference_where_it_says_none():
         ({"at_end": [{"name": "a", "text": "?", "kind": "yes"}]}, "at_end[0].kind: expected one"),
     ],
 )
-def test_what_is_wrong_with_a_study_names_the_field_and_what_was_expected(change, expected):
+def test_invalid_study_names_field_and_expected_value(change, expected):
     with pytest.raises(ValueError, match=re.escape(expected)):
         study_of(STUDY | change)
 
 
-def test_what_is_no_toml_names_the_file(tmp_path):
+def test_invalid_toml_names_the_file(tmp_path):
     path = tmp_path / "bad.toml"
     path.write_text("title = \n")
     with pytest.raises(ValueError, match=r"bad\.toml: expected TOML: .*line 1"):
         read_study(path)
 
 
-def test_orders_are_counterbalanced_over_people_and_a_withdrawal_gives_its_order_back(tmp_path):
+def test_orders_are_counterbalanced_after_withdrawals(tmp_path):
     folder = make_study_play(tmp_path).folder
     people = [folder.join()[0] for _ in range(5)]
     assert [person.order for person in people] == [0, 1, 0, 1, 0]
@@ -110,11 +110,11 @@ def test_orders_are_counterbalanced_over_people_and_a_withdrawal_gives_its_order
     folder.withdraw(people[1].number, "the operator")
     folder.withdraw(people[3].number, "the operator")
     assert [folder.join()[0].order for _ in range(3)] == [1, 1, 1]
-    with pytest.raises(ValueError, match="nobody else is needed"):
+    with pytest.raises(ValueError, match="it needs no more participants"):
         folder.join()
 
 
-def test_seats_alternate_within_an_agents_games_and_random_orders_are_drawn(tmp_path):
+def test_seats_alternate_and_random_orders_vary(tmp_path):
     agents = [{"name": name, "games": 2} for name in ("a", "b", "c")]
     folder = make_study_play(tmp_path, agents=agents, order="random", participants=40).folder
     plans = [folder.join()[0].plan for _ in range(40)]
@@ -124,7 +124,7 @@ def test_seats_alternate_within_an_agents_games_and_random_orders_are_drawn(tmp_
     assert len({tuple(agent for agent, _ in plan) for plan in plans}) > 1
 
 
-def test_a_code_opens_its_own_record_and_no_other(tmp_path):
+def test_code_opens_only_its_participant(tmp_path):
     folder = make_study_play(tmp_path).folder
     (person, code), (other, another) = folder.join(), folder.join()
     assert folder.find(code) == person and folder.find(f" {code.lower()} ") == person
@@ -135,13 +135,13 @@ def test_a_code_opens_its_own_record_and_no_other(tmp_path):
     assert code[7:] not in "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
 
 
-def test_a_withdrawal_leaves_a_line_of_audit_and_nothing_else(tmp_path):
+def test_withdrawal_leaves_only_audit_line(tmp_path):
     play = make_study_play(tmp_path)
     person, code = play.folder.join()
     game_id = play.deal(person, 0)
     play.folder.change(person.number, lambda now: now.with_answers("before", {"played": "SECRET"}))
     half = play.folder.path / "participants" / f".{person.number:06d}.json.77.tmp"
-    half.write_text("SECRET")  # of a server that was killed while it wrote
+    half.write_text("SECRET")  # partial write of a killed server
     assert str(game_id) in everything(tmp_path) and "SECRET" in everything(tmp_path)
     assert play.folder.withdraw(person.number, "the operator")
     left = everything(tmp_path)
@@ -155,14 +155,14 @@ def test_a_withdrawal_leaves_a_line_of_audit_and_nothing_else(tmp_path):
     assert not list((tmp_path / "participants").iterdir())
 
 
-def test_a_folder_is_of_one_study(tmp_path):
+def test_folder_belongs_to_one_study(tmp_path):
     make_study_play(tmp_path)
-    with pytest.raises(ValueError, match="expected the study that the folder was made for"):
+    with pytest.raises(ValueError, match="the study differs from the folder's"):
         make_study_play(tmp_path, title="Another")
 
 
-def test_an_agent_that_has_changed_under_its_name_is_refused(tmp_path):
-    """Once a game was played with it; a run that was trained on is another agent."""
+def test_changed_agent_is_refused(tmp_path):
+    """Refused once a game was played with it; a run that was trained further is another agent."""
     play = make_study_play(tmp_path)
     folder, (person, _) = play.folder, play.folder.join()
     play.deal(person, 0)
@@ -170,17 +170,17 @@ def test_an_agent_that_has_changed_under_its_name_is_refused(tmp_path):
     same = {name: f"identity of {name}" for name in ("bot:a", "bot:b")}
     partners = dict.fromkeys(same, None)
     other = ({*same} - {first}).pop()
-    StudyPlay(folder, TINY, partners, same | {other: "retrained"})  # nobody has met it
-    with pytest.raises(ValueError, match="another --state, or the agent that it began") as found:
+    StudyPlay(folder, TINY, partners, same | {other: "retrained"})  # no game with it yet
+    with pytest.raises(ValueError, match="another --state, or the original agent") as found:
         StudyPlay(folder, TINY, partners, same | {first: "retrained"})
     file = tmp_path / "participants" / f"{person.number:06d}.json"
-    said = f"{file}: expected {first} to be the agent of game 1 (identity of {first}), got another"
-    assert str(found.value).startswith(f"{said} one (retrained): ")
+    expected = f"{file}: {first} has changed since game 1 (identity of {first}, now retrained): "
+    assert str(found.value).startswith(expected)
     assert folder.withdraw(person.number, "the operator")
     StudyPlay(folder, TINY, partners, same | {first: "retrained"})
 
 
-def test_what_comes_next_through_a_whole_study(tmp_path):
+def test_next_step_through_whole_study(tmp_path):
     play = make_study_play(tmp_path)
     folder, study = play.folder, play.folder.study
     person, _ = folder.join()
@@ -198,11 +198,11 @@ def test_what_comes_next_through_a_whole_study(tmp_path):
     for played in person.games:
         assert len(played.times_ms) == played.game.turn
         assert list(played.times_ms) == sorted(played.times_ms)
-    again = make_study_play(tmp_path)  # a server that starts anew
+    again = make_study_play(tmp_path)  # a restarted server
     assert again.game(person.games[0].game.game_id) == person.games[0].game
 
 
-def test_people_join_at_once_and_no_more_than_there_is_room_for(tmp_path):
+def test_concurrent_joins_respect_participant_limit(tmp_path):
     make_study_play(tmp_path)
     with ThreadPoolExecutor(4) as pool:
         joined = list(pool.map(_join, [tmp_path] * 8))
@@ -210,7 +210,7 @@ def test_people_join_at_once_and_no_more_than_there_is_room_for(tmp_path):
     assert len({number for number in joined if number}) == 6
 
 
-def test_a_study_that_comes_with_the_package_is_named(tmp_path, monkeypatch):
+def test_bundled_study_is_found_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = _bundled(Path("example"))
     assert path == configs_folder() / "study" / "example.toml" and read_study(path).title
@@ -228,7 +228,7 @@ def _join(path):
 
 
 def to_end(play, game_id):
-    """The person takes the first move that is allowed."""
+    """The participant takes the first legal move."""
     while (game := play.game(game_id)).status == "active":
         if play.partner_to_move(game_id):
             play.partner_moves(game_id, game.turn, play.partner_action(game_id))

@@ -1,4 +1,4 @@
-"""The instruments of Siu et al.: a check, a warm-up game, a form a partner, marks on moves."""
+"""The instruments of Siu et al.: a check, a warm-up game, a form per partner, marked moves."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ def siu(tmp_path):
     return make_study_play(tmp_path / "study", study=SIU)
 
 
-def test_the_steps_of_a_study_with_a_check_a_warm_up_and_a_form_a_partner(siu, visit):
+def test_steps_with_check_warm_up_and_partner_forms(siu, visit):
     client = visit(siu)
     assert "1 of 1 answers must be correct" in agree(client).text
     checked = post(client, "/answer", step="check", q_pile="a 3")
@@ -56,7 +56,7 @@ def test_the_steps_of_a_study_with_a_check_a_warm_up_and_a_form_a_partner(siu, v
     assert [is_warm_up(study, person, place) for place in range(3)] == [True, False, False]
 
 
-def test_nobody_is_asked_about_a_warm_up_game(tmp_path):
+def test_warm_up_game_has_no_questions(tmp_path):
     form = [{"name": "fun", "text": "Was it fun?"}]
     play = make_study_play(tmp_path, study=SIU, check=[], min_check_correct=0, after_game=form)
     person, _ = play.folder.join()
@@ -75,7 +75,7 @@ def test_nobody_is_asked_about_a_warm_up_game(tmp_path):
         assert step == [("play", 1), ("after", 1)][place]
 
 
-def test_who_has_the_check_wrong_plays_nothing_and_takes_nobodys_place(tmp_path, visit):
+def test_failed_check_ends_study_and_frees_place(tmp_path, visit):
     play = make_study_play(tmp_path, study=SIU, participants=1)
     client, late = visit(play), visit(play)
     form = consent(late)
@@ -86,11 +86,11 @@ def test_who_has_the_check_wrong_plays_nothing_and_takes_nobodys_place(tmp_path,
     assert "no games for you to play" in done.text and "DONE-7" not in done.text
     assert "How the game is played" in agree(visit(play)).text
     first, second = play.folder.participants()
-    assert first.order == second.order == 0  # whose order the next one has
-    assert "nobody else is needed" in post(late, "/agree", **form).text
+    assert first.order == second.order == 0  # the next participant gets the same order
+    assert "it needs no more participants" in post(late, "/agree", **form).text
 
 
-def test_who_stops_is_asked_about_the_partner_that_was_met_and_no_other(siu):
+def test_stopped_participant_rates_only_partners_played(siu):
     person, _ = siu.folder.join()
     person = person.with_answers("check", {"pile": "a 3"})
     siu.folder.change(person.number, lambda _: person)
@@ -106,7 +106,7 @@ def test_who_stops_is_asked_about_the_partner_that_was_met_and_no_other(siu):
     assert next_step(siu.folder.study, answered) == ("done", 0)
 
 
-def test_a_mark_is_kept_with_the_move_can_be_taken_back_and_is_exported(siu, visit, tmp_path):
+def test_move_mark_is_saved_revocable_and_exported(siu, visit, tmp_path):
     client = visit(siu)
     agree(client)
     post(client, "/answer", step="check", q_pile="a 3")
@@ -144,8 +144,8 @@ def test_a_mark_is_kept_with_the_move_can_be_taken_back_and_is_exported(siu, vis
     assert list(person.games[0].flagged) == marked_turns
     game_id = person.games[0].game.game_id
     marked_turns.append(siu.frame(game_id)["questionable"]["turn"])
-    siu.mark(game_id, marked_turns[-1], True)  # after the game's end
-    again = make_study_play(tmp_path / "study", study=SIU)  # a server that starts anew
+    siu.mark(game_id, marked_turns[-1], True)  # after the end of the game
+    again = make_study_play(tmp_path / "study", study=SIU)  # a restarted server
     assert again.frame(game_id)["questionable"] == {"turn": marked_turns[-1], "marked": True}
     out = tmp_path / "games.safetensors"
     main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
@@ -153,7 +153,7 @@ def test_a_mark_is_kept_with_the_move_can_be_taken_back_and_is_exported(siu, vis
     assert line["questioned"] == marked_turns and line["warm_up"] is True
 
 
-def test_no_move_is_marked_where_the_study_does_not_ask_for_it(tmp_path):
+def test_marks_need_the_study_setting(tmp_path):
     play = make_study_play(tmp_path)
     person, _ = play.folder.join()
     game_id = play.deal(person, 0)
@@ -162,7 +162,7 @@ def test_no_move_is_marked_where_the_study_does_not_ask_for_it(tmp_path):
         play.mark(game_id, 0, True)
 
 
-def test_a_participant_of_the_format_before_marks_is_read(tmp_path):
+def test_participant_format_1_is_read(tmp_path):
     play = make_study_play(tmp_path)
     person, _ = play.folder.join()
     play.deal(person, 0)

@@ -1,4 +1,4 @@
-"""Two participants of a study at one table."""
+"""Games between two participants of a study."""
 
 import contextlib
 import dataclasses
@@ -35,17 +35,17 @@ class Clock:
 
 @pytest.fixture
 def play(tmp_path):
-    return made(tmp_path / "study")
+    return make_paired_study(tmp_path / "study")
 
 
-def made(path, study=PEOPLE):
+def make_paired_study(path, study=PEOPLE):
     play = make_study_play(path, study=study)
     play.folder.clock = play.waiting._clock = Clock()
     return play
 
 
 def two(play):
-    """Two people who have met at a table: the persons and their games."""
+    """Two matched participants and their games."""
     first, second = (play.folder.join()[0] for _ in range(2))
     assert play.deal(first, 0) is None
     theirs = play.deal(second, 0)
@@ -54,7 +54,7 @@ def two(play):
 
 
 def move(play, games):
-    """Whoever is to move makes a move at their own table; both tables must agree."""
+    """Make a move in the current player's copy; both copies must agree."""
     turn = play.game(games[0]).turn
     (mine,) = [g for g in games if play.game(g).current_player in play.game(g).people]
     assert not any(play.partner_to_move(game_id) for game_id in games)
@@ -67,7 +67,7 @@ def to_end(play, games):
         move(play, games)
 
 
-def test_two_people_play_one_game_that_each_keeps_a_copy_of(play, tmp_path):
+def test_paired_participants_keep_equal_copies(play, tmp_path):
     first, second, mine, theirs = two(play)
     assert mine != theirs and play.game(mine).deck == play.game(theirs).deck
     assert play.game(mine).people | play.game(theirs).people == {0, 1}
@@ -84,7 +84,7 @@ def test_two_people_play_one_game_that_each_keeps_a_copy_of(play, tmp_path):
     play.folder.change(second.number, lambda now: now.with_answers("game 1", {"well": 2}))
     out = tmp_path / "games.safetensors"
     main(["games", "export", "--study", str(play.folder.path), "--out", str(out)])
-    games = load_distinct_games([out])  # one game, not two alike
+    games = load_distinct_games([out])  # one game, not two copies
     assert games.human_seats.tolist() == [[True, True]]
     assert sorted(games.players[0].tolist()) == sorted([first.number, second.number])
     blocks = {block.person: block for block in person_agent_data(gather(play.folder))}
@@ -96,8 +96,8 @@ def test_two_people_play_one_game_that_each_keeps_a_copy_of(play, tmp_path):
 
 
 @pytest.mark.parametrize("planned", [0, 1])
-def test_seats_alternate_whoever_waited_and_whatever_was_planned(tmp_path, planned):
-    play = made(tmp_path, PEOPLE | {"agents": [{"name": "person", "games": 4}]})
+def test_paired_seats_alternate(tmp_path, planned):
+    play = make_paired_study(tmp_path, PEOPLE | {"agents": [{"name": "person", "games": 4}]})
     people = [play.folder.join()[0].number for _ in range(2)]
     plan = tuple((0, (planned + game) % 2) for game in range(4))
     for number in people:
@@ -111,7 +111,7 @@ def test_seats_alternate_whoever_waited_and_whatever_was_planned(tmp_path, plann
         assert seats[0] != seats[1] and seats[2] != seats[3]
 
 
-def test_who_leaves_leaves_for_both_and_nobody_moves_for_the_other(play):
+def test_leaving_ends_both_copies(play):
     _, _, mine, theirs = two(play)
     move(play, (mine, theirs))
     (waits,) = [g for g in (mine, theirs) if play.game(g).current_player not in play.game(g).people]
@@ -121,11 +121,11 @@ def test_who_leaves_leaves_for_both_and_nobody_moves_for_the_other(play):
     assert {play.game(each).end_reason for each in (mine, theirs)} == {"left"}
 
 
-def test_a_withdrawal_takes_the_moves_out_of_the_other_copy(play):
+def test_withdrawal_deletes_moves_from_paired_copy(play):
     first, second, mine, theirs = two(play)
     for _ in range(2):
         move(play, (mine, theirs))
-    play.folder.withdraw(first.number, "the operator")  # beside the server
+    play.folder.withdraw(first.number, "the operator")  # by a command, not by the server
     (played,) = play.folder.get(second.number).games
     assert played.game.moves == () and played.times_ms == ()
     assert next_step(play.folder.study, play.folder.get(second.number)).kind == "done"
@@ -134,7 +134,7 @@ def test_a_withdrawal_takes_the_moves_out_of_the_other_copy(play):
     assert play.game(theirs).moves == () and play.game(theirs).status == "done"
 
 
-def test_no_move_brings_back_what_a_withdrawal_deleted(play):
+def test_move_does_not_restore_deleted_game(play):
     first, second, mine, theirs = two(play)
     while play.game(theirs).current_player not in play.game(theirs).people:
         move(play, (mine, theirs))
@@ -145,7 +145,7 @@ def test_no_move_brings_back_what_a_withdrawal_deleted(play):
     assert play.folder.get(second.number).games[0].game.moves == ()
 
 
-def test_a_withdrawal_beside_the_server_is_seen_at_the_next_move_or_look(play, visit):
+def test_server_notices_external_withdrawal(play, visit):
     (first, _), (second, code) = play.folder.join(), play.folder.join()
     play.deal(first, 0)
     theirs = play.deal(second, 0)
@@ -167,8 +167,8 @@ def test_a_withdrawal_beside_the_server_is_seen_at_the_next_move_or_look(play, v
         assert len(history["frames"]) == 1 and now["frame"]["left"]
 
 
-def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path):
-    play = made(tmp_path, PEOPLE | {"agents": [{"name": "person"}, {"name": "bot:b"}]})
+def test_fallback_agent_game_does_not_count(tmp_path):
+    play = make_paired_study(tmp_path, PEOPLE | {"agents": [{"name": "person"}, {"name": "bot:b"}]})
     person, _ = play.folder.join()
     clock = play.folder.clock
     while (game_id := play.deal(person, 0)) is None:
@@ -188,17 +188,17 @@ def test_an_agent_plays_where_nobody_comes_and_that_game_does_not_count(tmp_path
             play.move(game_id, game.turn, answer.action)
     export = gather(play.folder)
     assert export.lines[0]["instead"] and person_agent_data(export) == []
-    assert export.games.players.min() == -1  # bot:b, the first of the names
+    assert export.games.players.min() == -1  # bot:b, the first name
 
 
-def test_who_looks_no_more_is_not_waited_for_and_nobody_meets_themselves():
+def test_absent_participants_are_not_matched():
     clock = Clock()
     room = WaitingRoom(60, clock)
     assert room.find_partner(1, 0) is None and room.find_partner(1, 0) is None
     clock.now += ABSENT_AFTER_S + 1
-    assert room.find_partner(2, 3) is None  # 1 has gone
+    assert room.find_partner(2, 3) is None  # 1 is absent
     assert room.find_partner(1, 0) == (2, 3)
-    assert room.find_partner(2, 3) is None  # who met somebody waits no more
+    assert room.find_partner(2, 3) is None  # matched participants leave the room
     room.leave(2)
     assert room.find_partner(3, 0) is None
     for _ in range(6):
@@ -208,14 +208,14 @@ def test_who_looks_no_more_is_not_waited_for_and_nobody_meets_themselves():
     assert room.timed_out(3) and not room.timed_out(3)
 
 
-def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp_path):
+def test_copies_synchronise_after_crash(play, tmp_path):
     first, _, mine, theirs = two(play)
     for _ in range(3):
         move(play, (mine, theirs))
     behind = play.folder.get(first.number).games[0]
     move(play, (mine, theirs))
     play.folder.change(first.number, lambda person: person.with_game(0, behind))
-    again = made(tmp_path / "study")
+    again = make_paired_study(tmp_path / "study")
     assert again.game(mine).moves == again.game(theirs).moves == play.game(theirs).moves
     (played,) = again.folder.get(first.number).games
     assert played.game.turn == 4 and len(played.times_ms) == 4
@@ -224,7 +224,7 @@ def test_a_copy_takes_up_what_a_killed_server_wrote_in_the_other_alone(play, tmp
     assert sync_with_pair(left, again.game(mine)) is left
 
 
-def test_a_game_that_a_killed_server_dealt_to_one_alone_is_nobodys(play, tmp_path, monkeypatch):
+def test_half_dealt_game_is_undone_after_crash(play, tmp_path, monkeypatch):
     first, second = (play.folder.join()[0] for _ in range(2))
     assert play.deal(first, 0) is None
     begin, balance = play._begin, []
@@ -238,17 +238,17 @@ def test_a_game_that_a_killed_server_dealt_to_one_alone_is_nobodys(play, tmp_pat
     with pytest.raises(KeyboardInterrupt):
         play.deal(second, 0)
     assert [len(play.folder.get(each.number).games) for each in (first, second)] == [1, 0]
-    again = made(tmp_path / "study")
+    again = make_paired_study(tmp_path / "study")
     first, second = (again.folder.get(each.number) for each in (first, second))
     assert first.games == second.games == ()
-    assert again.deal(first, 0) is None  # who waits once more
+    assert again.deal(first, 0) is None  # waits again
     theirs = again.deal(second, 0)
     to_end(again, (again.deal(again.folder.get(first.number), 0), theirs))
     assert len(gather(again.folder).games) == 1
 
 
-def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
-    client = visit(play)  # of one server: two people take turns with it
+def test_paired_participants_see_every_move(play, visit):
+    client = visit(play)  # two clients of one server
 
     def seen_by(person):
         client.cookies.clear()
@@ -272,9 +272,9 @@ def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
             sockets.append(stack.enter_context(client.websocket_connect(address)))
         seen = [json.loads(socket.receive_text())["frame"] for socket in sockets]
         for turn in range(4):
-            (mover,) = [k for k in (0, 1) if seen[k]["actions"]]
-            action = [a for a in seen[mover]["actions"] if a["why_not"] is None][-1]
-            sockets[mover].send_text(json.dumps({"action": action["id"], "turn": turn}))
+            (current,) = [k for k in (0, 1) if seen[k]["actions"]]
+            action = [a for a in seen[current]["actions"] if a["why_not"] is None][-1]
+            sockets[current].send_text(json.dumps({"action": action["id"], "turn": turn}))
             seen = [json.loads(socket.receive_text())["frame"] for socket in sockets]
             assert [frame["turn"] for frame in seen] == [turn + 1] * 2
         seen_by(codes[0])
@@ -292,7 +292,7 @@ def test_in_the_browser_one_waits_and_both_see_every_move(play, visit):
         ({"fallback_agent": "person"}, "fallback_agent: expected an agent, got 'person'"),
     ],
 )
-def test_a_study_with_people_says_who_plays_where_nobody_comes(change, expected):
+def test_paired_study_requires_fallback_agent(change, expected):
     with pytest.raises(ValueError, match=re.escape(expected)):
         study_of(PEOPLE | change)
     assert study_of(PEOPLE).policies == ["bot:b"]

@@ -1,4 +1,4 @@
-"""A study whose folder an earlier version wrote, with the keys of that time: `old_study/`."""
+"""A study folder of an earlier version, with its keys: `old_study/`."""
 
 import shutil
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_old_study_continues_and_reports(play, visit, tmp_path, capsys):
     post(client, "/answer", step="game 2", q_trust="5")
     person = play.folder.find(CODE)
     assert person.answers["game 2"] == {"trust": 5}
-    assert next_step(play.folder.study, person).name == "play"  # with a person
+    assert next_step(play.folder.study, person).name == "play"  # with a participant
     main(["games", "list", "--study", str(play.folder.path)])
     assert "next: play game 3; 2 of 3 games finished" in capsys.readouterr().out
     out = tmp_path / f"games{SUFFIX}"

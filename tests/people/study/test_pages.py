@@ -1,4 +1,4 @@
-"""A study as a browser meets it: consent, forms, the table, withdrawal; and its export."""
+"""A study in the browser: consent, forms, table, withdrawal; and its export."""
 
 import functools
 import json
@@ -32,7 +32,7 @@ def read_lines(path):
 
 
 def take_part(play, client, ranking=("1", "2")):
-    """A whole study; the code and everything that was shown."""
+    """Take part in a whole study; return the code and all pages."""
     pages = [client.get("/"), agree(client)]
     pages.append(post(client, "/answer", step="before", q_played="y"))
     for number in (1, 2):
@@ -48,31 +48,31 @@ def take_part(play, client, ranking=("1", "2")):
 
 
 def test_nothing_is_stored_before_consent(play, visit, tmp_path):
-    def kept():
+    def saved_files():
         files = (tmp_path / "study").rglob("*")
         return {path: path.read_bytes() for path in files if path.is_file()}
 
-    before, client = kept(), visit(play)
+    before, client = saved_files(), visit(play)
     page = client.get("/")
     assert "We record moves." in page.text and "a@example.org" in page.text
     for path in ("/next", "/game/5"):
-        assert client.get(path).url.path == "/"  # nobody is known: back to the consent
+        assert client.get(path).url.path == "/"  # unknown participant: back to the consent
     assert "Nothing was stored" in client.get("/no").text
     for path in ("/answer", "/stop"):
         assert post(client, path, step="before").url.path == "/"
-    agree(client, version="2")  # a text that is not this one
-    assert kept() == before and not client.cookies and "set-cookie" not in page.headers
+    agree(client, version="2")  # another version of the text
+    assert saved_files() == before and not client.cookies and "set-cookie" not in page.headers
     agree(client)
     assert client.cookies[cookie_of(play)]
     (person,) = play.folder.participants()
     assert person.consent_version == "3" and person.consented_at > 0
 
 
-def test_a_whole_study_is_kept_and_its_export_loads(play, visit, tmp_path, capsys):
+def test_whole_study_is_saved_and_exported(play, visit, tmp_path, capsys):
     codes = [take_part(play, visit(play))[0] for _ in range(2)]
     out = tmp_path / "out" / "games.safetensors"
     main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
-    games = load_games(out)  # by full replay
+    games = load_games(out)  # validates by full replay
     assert len(games) == 4 and not games.unfinished.any()
     lines = read_lines(out.with_suffix(".jsonl"))
     assert [line["game_id"] for line in lines] == games.game_ids.tolist()
@@ -103,20 +103,20 @@ def test_a_whole_study_is_kept_and_its_export_loads(play, visit, tmp_path, capsy
     assert "next: done; 2 of 2 games finished" in capsys.readouterr().out
 
 
-def test_who_the_partners_are_is_told_at_the_end_alone(play, visit):
+def test_partners_are_named_only_at_the_end(play, visit):
     _, pages = take_part(play, visit(play))
     for page in pages[:-1]:
-        shown = json.dumps(page) if isinstance(page, list) else page.text
-        assert "bot:a" not in shown and "bot:b" not in shown and "identity of" not in shown
+        text = json.dumps(page) if isinstance(page, list) else page.text
+        assert "bot:a" not in text and "bot:b" not in text and "identity of" not in text
     assert "<code>bot:a</code>" in pages[-1].text and "<code>bot:b</code>" in pages[-1].text
     assert "DONE-7" in pages[-1].text and "DONE-7" not in pages[-2].text
 
 
-def test_every_question_may_be_skipped_and_what_was_answered_once_stands(play, visit):
+def test_questions_are_optional_and_first_answers_stay(play, visit):
     client = visit(play)
     agree(client)
     post(client, "/answer", step="before")
-    post(client, "/answer", step="before", q_played="n")  # a page from the history of the browser
+    post(client, "/answer", step="before", q_played="n")  # a page from the browser's history
     page = client.get("/next")
     play_here(client, page)
     form = client.get("/next").text
@@ -128,12 +128,12 @@ def test_every_question_may_be_skipped_and_what_was_answered_once_stands(play, v
     assert person.answers == {"before": {}, "game 1": {"meant": 1}}
 
 
-def test_withdrawal_leaves_nothing_in_the_store_or_in_a_later_export(play, visit, tmp_path):
+def test_withdrawal_removes_data_from_folder_and_export(play, visit, tmp_path):
     (code, _), (other, _) = take_part(play, visit(play)), take_part(play, visit(play))
     gone, stays = play.folder.find(code), play.folder.find(other)
-    stranger = visit(play)
-    assert "Nobody takes part" in post(stranger, "/withdraw", code="123456-AAAA-AAAA-AAAA").text
-    assert "are deleted" in post(stranger, "/withdraw", code=code).text
+    visitor = visit(play)
+    assert "No participant" in post(visitor, "/withdraw", code="123456-AAAA-AAAA-AAAA").text
+    assert "are deleted" in post(visitor, "/withdraw", code=code).text
     left = b"".join(path.read_bytes() for path in (tmp_path / "study").rglob("*.*"))
     assert gone.code_hash.encode() not in left
     for played in gone.games:
@@ -151,7 +151,7 @@ def test_withdrawal_leaves_nothing_in_the_store_or_in_a_later_export(play, visit
         main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
 
 
-def test_a_folder_is_for_one_server_and_for_commands_beside_it(play, visit, tmp_path, monkeypatch):
+def test_folder_allows_one_server_and_commands(play, visit, tmp_path, monkeypatch):
     path, out = tmp_path / "study", tmp_path / "games.safetensors"
     compiled = []
     start = functools.partial(study, Path("example"), state=path, port=0)
@@ -167,14 +167,14 @@ def test_a_folder_is_for_one_server_and_for_commands_beside_it(play, visit, tmp_
     monkeypatch.setattr("hanabi_rl.people.study.design.read_study", lambda file: play.folder.study)
     monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: compiled.append(1) or play)
     monkeypatch.setattr("uvicorn.Server.run", serve)
-    for starts in (1, 2):  # the second once the first has ended
+    for starts in (1, 2):  # the second after the first has ended
         code, _ = take_part(play, visit(play))
         start()
         assert len(compiled) == starts
         assert len(load_games(out)) == 2 and play.folder.participants() == []
 
 
-def test_who_withdraws_in_anothers_browser_takes_nothing_of_the_others(play, visit):
+def test_withdrawal_keeps_other_participant(play, visit):
     here = visit(play)
     (own, _), (code, _) = take_part(play, here), take_part(play, visit(play))
     assert "are deleted" in post(here, "/withdraw", code=code).text
@@ -183,7 +183,7 @@ def test_who_withdraws_in_anothers_browser_takes_nothing_of_the_others(play, vis
     assert cookie_of(play) not in here.cookies
 
 
-def test_who_withdraws_at_the_table_leaves_it(play, visit):
+def test_withdrawal_closes_the_table(play, visit):
     client = visit(play)
     agree(client)
     page = post(client, "/answer", step="before")
@@ -196,7 +196,7 @@ def test_who_withdraws_at_the_table_leaves_it(play, visit):
     assert cookie_of(play) not in client.cookies and client.get("/next").url.path == "/"
 
 
-def test_who_was_withdrawn_by_the_operator_moves_no_more(play, visit):
+def test_operator_withdrawal_ends_the_game(play, visit):
     client = visit(play)
     agree(client)
     page = post(client, "/answer", step="before")
@@ -213,7 +213,7 @@ def test_who_was_withdrawn_by_the_operator_moves_no_more(play, visit):
     assert play.folder.participants() == []
 
 
-def test_nobody_sits_at_the_table_of_another(play, visit):
+def test_participants_cannot_open_other_tables(play, visit):
     mine, other = visit(play), visit(play)
     agree(mine)
     page = post(mine, "/answer", step="before")
@@ -231,7 +231,7 @@ def test_nobody_sits_at_the_table_of_another(play, visit):
     assert mine.post("/answer", content=b"x" * 70_000).status_code == 413
 
 
-def test_who_stops_goes_to_the_last_questions_and_the_game_is_unfinished(play, visit, tmp_path):
+def test_stop_leads_to_last_questions(play, visit, tmp_path):
     client = visit(play)
     agree(client)
     page = post(client, "/answer", step="before")
@@ -250,7 +250,7 @@ def test_who_stops_goes_to_the_last_questions_and_the_game_is_unfinished(play, v
     assert load_games(out).unfinished.tolist() == [True]
 
 
-def test_no_code_cookie_or_address_is_in_a_log_an_error_or_what_is_kept(
+def test_logs_errors_and_files_identify_no_participant(
     play, visit, tmp_path, caplog, capfd, monkeypatch
 ):
     caplog.set_level(logging.DEBUG, "hanabi_rl")
@@ -267,17 +267,18 @@ def test_no_code_cookie_or_address_is_in_a_log_an_error_or_what_is_kept(
         while json.loads(socket.receive_text())["type"] != "error":
             pass
     assert "the partner failed" in caplog.text
-    post(client, "/withdraw", code=code[:-1] + ("8" if code[-1] == "9" else "9"))  # nobody's
-    said = capfd.readouterr()
-    kept = "".join(
+    # no participant's code
+    post(client, "/withdraw", code=code[:-1] + ("8" if code[-1] == "9" else "9"))
+    printed = capfd.readouterr()
+    saved_files = "".join(
         path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()
     )
-    for text in (caplog.text, said.out, said.err, kept):
+    for text in (caplog.text, printed.out, printed.err, saved_files):
         for secret in (code[7:], client.cookies[cookie_of(play)][7:], ADDRESS, "testclient"):
             assert secret not in text
 
 
-def test_a_cookie_is_for_the_server_alone(play, visit):
+def test_cookie_attributes(play, visit):
     client = visit(play)
     answer = client.post("/agree", data=consent(client), follow_redirects=False)
     cookie = answer.headers["set-cookie"].lower()
@@ -287,7 +288,7 @@ def test_a_cookie_is_for_the_server_alone(play, visit):
     assert "; secure" in answer.headers["set-cookie"].lower()
 
 
-def test_a_browser_that_keeps_no_cookie_is_told_and_takes_nobodys_place(visit, tmp_path):
+def test_browser_without_cookies_takes_no_place(visit, tmp_path):
     play = make_study_play(tmp_path, participants=2)
     client = visit(play)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
@@ -295,12 +296,12 @@ def test_a_browser_that_keeps_no_cookie_is_told_and_takes_nobodys_place(visit, t
         answer = agree(client)
         assert "Your browser kept no cookie" in answer.text and "We record moves" not in answer.text
         assert play.folder.participants() == []
-    for _ in range(2):  # the places are still there
+    for _ in range(2):  # all places are still free
         assert "Before we begin" in agree(visit(play)).text
 
 
-def test_a_consent_that_is_sent_twice_is_one_persons(play, visit, tmp_path):
-    """A double click, or a server that starts anew between: what is under way brings no code."""
+def test_repeated_consent_adds_one_participant(play, visit, tmp_path):
+    """A double click, or a restart in between; the response to the first request is lost."""
     client = visit(play)
     form, codes = consent(client), []
     agreed = [client.post("/agree", data=form, follow_redirects=False) for _ in range(2)]
@@ -319,7 +320,7 @@ def test_a_consent_that_is_sent_twice_is_one_persons(play, visit, tmp_path):
     assert len(play.folder.participants()) == 2
 
 
-def test_nobody_is_taken_in_without_the_consent_to_this_version(visit, tmp_path):
+def test_participation_requires_consent_to_current_version(visit, tmp_path):
     play = make_study_play(tmp_path / "new", consent=STUDY["consent"] | {"version": "4"})
     client, older = visit(play), visit(make_study_play(tmp_path / "old"))
     client.get("/begin")
@@ -331,11 +332,11 @@ def test_nobody_is_taken_in_without_the_consent_to_this_version(visit, tmp_path)
     assert "Before we begin" in agree(client).text
 
 
-def test_a_complete_study_says_so(visit, tmp_path):
+def test_complete_study_shows_message(visit, tmp_path):
     play = make_study_play(tmp_path, participants=1)
     client = visit(play)
     form = consent(client)
     agree(visit(play))
     assert "The study is complete" in client.get("/").text
-    assert "nobody else is needed" in post(client, "/agree", **form).text
+    assert "it needs no more participants" in post(client, "/agree", **form).text
     assert not client.cookies

@@ -1,6 +1,4 @@
-"""Several studies on one host, several people at one browser, several tabs of one person."""
-
-from __future__ import annotations
+"""Several studies on one host, several participants per browser, several tabs per participant."""
 
 import json
 import re
@@ -24,8 +22,8 @@ def play(tmp_path):
 
 
 class Host:
-    """Studies on one host, each at an address of its own: a port, or a path of a proxy that takes
-    it away. A browser has one jar of cookies for all of them."""
+    """Studies on one host, each at its own port or its own path of a proxy that strips it. A
+    browser has one cookie jar for all of them."""
 
     def __init__(self, by_path, **plays):
         apps = {name: make_study(play, move_delay=0) for name, play in plays.items()}
@@ -65,7 +63,7 @@ class Host:
 
 
 @pytest.mark.parametrize("by_path", [False, True], ids=["ports", "paths"])
-def test_two_studies_on_one_host_know_their_own_people(tmp_path, by_path):
+def test_studies_on_one_host_keep_separate_participants(tmp_path, by_path):
     plays = {name: make_study_play(tmp_path / name, title=f"Study {name}") for name in "ab"}
     host, pages = Host(by_path, **plays), {}
     for name in plays:
@@ -73,7 +71,7 @@ def test_two_studies_on_one_host_know_their_own_people(tmp_path, by_path):
         pages[name] = host.post(name, "answer", step="before", q_played="y")
     codes = {name: host.code(name) for name in plays}
     assert codes["a"] != codes["b"]
-    for name, play in plays.items():  # in the middle of a game of each
+    for name, play in plays.items():  # during a game of each
         page = host.get(name, "next")
         assert page.url == pages[name].url and f"Study {name}, run by" in page.text
         assert play.folder.find(codes[name]) and len(play.folder.participants()) == 1
@@ -86,7 +84,7 @@ def test_two_studies_on_one_host_know_their_own_people(tmp_path, by_path):
     assert "are deleted" in gone.text and host.code("a") == codes["a"]
 
 
-def test_every_address_on_a_page_stays_under_the_path_of_a_proxy(tmp_path):
+def test_page_urls_stay_under_proxy_path(tmp_path):
     host = Host(True, a=make_study_play(tmp_path / "a", flag_moves=True))
     pages = [host.get("a"), host.get("a", "no"), host.agree("a")]
     pages.append(host.post("a", "answer", step="before"))
@@ -104,7 +102,7 @@ def test_every_address_on_a_page_stays_under_the_path_of_a_proxy(tmp_path):
         assert host.browser.get(link).status_code in (200, 405), link
 
 
-def test_a_study_knows_its_people_after_a_restart_at_another_port_and_in_another_folder(tmp_path):
+def test_participants_are_recognised_after_server_move(tmp_path):
     host = Host(False, a=make_study_play(tmp_path / "a"), b=make_study_play(tmp_path / "b"))
     host.agree("a")
     code = host.code("a")
@@ -115,14 +113,14 @@ def test_a_study_knows_its_people_after_a_restart_at_another_port_and_in_another
     assert again.code("a") == code
 
 
-def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
+def test_next_participant_sees_no_earlier_code(play, visit):
     client = visit(play)
     agree(client)
     post(client, "/answer", step="before", q_played="y")
     first = client.cookies[cookie_of(play)]
     pages = [client.get(path) for path in ("/", "/different")]
     assert "I am a different person" in pages[0].text
-    assert client.cookies[cookie_of(play)] == first  # asked, not done
+    assert client.cookies[cookie_of(play)] == first  # not confirmed yet
     assert f'value="{first}"' not in client.get("/withdraw").text
     (form,) = re.findall(r'name="owner" value="(\w+)"', pages[1].text)
     pages.append(post(client, "/different", owner=form))
@@ -133,16 +131,16 @@ def test_the_next_person_at_a_computer_begins_and_sees_no_code(play, visit):
         assert first not in page.text and first[7:] not in page.text
     assert first != second and len(play.folder.participants()) == 2
     assert "Before we begin" in pages[-1].text
-    # an old confirmation page, opened by the first one, does not send the second one away
+    # an old confirmation page of the first participant does not remove the second
     post(client, "/different", owner=form)
     assert client.cookies[cookie_of(play)] == second
-    # the first one goes on with the code, typed as people type
-    assert "look at every letter" in post(client, "/code", code=first[:-1]).text
+    # the first participant continues with the code as typed
+    assert "check every letter" in post(client, "/code", code=first[:-1]).text
     assert "/game/" in post(client, "/code", code=f" {first.lower()} ").url.path
     assert client.cookies[cookie_of(play)] == first
 
 
-def test_a_table_that_the_one_before_left_open_takes_no_moves_of_the_next_person(play, visit):
+def test_earlier_participants_table_rejects_moves(play, visit):
     client = visit(play)
     agree(client)
     page = post(client, "/answer", step="before")
@@ -158,10 +156,10 @@ def test_a_table_that_the_one_before_left_open_takes_no_moves_of_the_next_person
     with pytest.raises(WebSocketDisconnect), client.websocket_connect(address):
         pass
     (game,) = [played.game for person in play.folder.participants() for played in person.games]
-    assert game.status == "active"  # the one before goes on with the code
+    assert game.status == "active"  # the earlier participant continues with the code
 
 
-def test_a_table_left_open_takes_no_moves_of_one_who_comes_with_a_code(play, visit):
+def test_open_table_rejects_participant_with_other_code(play, visit):
     client, code = visit(play), play.folder.join()[1]
     agree(client)
     page = post(client, "/answer", step="before")
@@ -177,7 +175,7 @@ def test_a_table_left_open_takes_no_moves_of_one_who_comes_with_a_code(play, vis
     assert client.cookies[cookie_of(play)] == code
 
 
-def test_where_a_study_is_complete_the_next_person_is_told_and_nothing_changes(tmp_path, visit):
+def test_complete_study_admits_no_next_participant(tmp_path, visit):
     play = make_study_play(tmp_path, participants=1)
     client = visit(play)
     agree(client)
@@ -186,25 +184,24 @@ def test_where_a_study_is_complete_the_next_person_is_told_and_nothing_changes(t
     assert "Before we begin" in client.get("/next").text
 
 
-def test_a_code_of_a_browser_that_keeps_no_cookie_says_so(play, visit):
+def test_code_without_cookies_shows_message(play, visit):
     code, client = play.folder.join()[1], visit(play)
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     assert "Your browser kept no cookie" in post(client, "/code", code=code).text
 
 
-def test_back_to_the_consent_and_a_second_click_on_it_are_one_person(play, visit):
+def test_second_consent_click_adds_no_participant(play, visit):
     client = visit(play)
     form = consent(client)
     for _ in range(2):
         assert "Before we begin" in post(client, "/agree", **form).text
     assert "already has a participant of this study" in client.get("/").text
-    # a form that another tab had opened: it is not said to be the same person
-    stale = form | {"secret": "-2222-3333-4444"}
+    stale = form | {"secret": "-2222-3333-4444"}  # a form of another tab
     assert "already has a participant of this study" in post(client, "/agree", **stale).text
     assert len(play.folder.participants()) == 1
 
 
-def test_a_study_is_stopped_by_the_second_click_alone(play, visit):
+def test_stop_requires_confirmation(play, visit):
     client = visit(play)
     agree(client)
     page = post(client, "/answer", step="before")
@@ -214,7 +211,7 @@ def test_a_study_is_stopped_by_the_second_click_alone(play, visit):
     (person,) = play.folder.participants()
     assert not person.stopped and person.games[0].game.status == "active"
     play_here(client, page)
-    # at a form: what is filled in is kept before it is asked
+    # on a form: answers are saved before the confirmation
     asked = post(client, "/answer", step="game 1", then="stop", q_meant="3")
     assert asked.url.path == "/stop" and "1 more game is not played" in asked.text
     (person,) = play.folder.participants()
@@ -224,7 +221,7 @@ def test_a_study_is_stopped_by_the_second_click_alone(play, visit):
 
 
 def after_both_games(client):
-    """A new participant plays both games and leaves their questions out; the last questions."""
+    """A new participant plays both games, skips their questions and sees the last ones."""
     agree(client)
     page = post(client, "/answer", step="before")
     for step in ("game 1", "game 2"):
@@ -233,10 +230,10 @@ def after_both_games(client):
     return page
 
 
-def test_who_has_played_everything_is_not_noted_as_one_who_stopped(play, visit):
+def test_finished_participant_is_not_stopped(play, visit):
     client = visit(play)
     after_both_games(client)
-    assert "Before you go" in post(client, "/stop").text  # of a tab that was opened before
+    assert "Before you go" in post(client, "/stop").text  # in a tab opened earlier
     assert "Before you go" in client.get("/stop").text
     assert not play.folder.participants()[0].stopped
 
@@ -245,27 +242,27 @@ def fields_of(page):
     return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page.text))
 
 
-def test_a_form_sent_from_a_second_tab_is_not_lost_without_a_word(play, visit):
+def test_second_tab_form_is_shown_if_not_saved(play, visit):
     client = visit(play)
     tab = fields_of(agree(client))
     assert post(client, "/answer", **tab, q_played="y").status_code == 200
-    again = post(client, "/answer", **tab, q_played="y")  # a double click, or a reload
+    again = post(client, "/answer", **tab, q_played="y")  # a double click or reload
     assert again.status_code == 200 and "/game/" in again.url.path
-    assert "/game/" in post(client, "/answer", **tab).url.path  # an empty one
+    assert "/game/" in post(client, "/answer", **tab).url.path  # an empty form
     other = post(client, "/answer", **tab, q_played="n")
     assert other.status_code == 409 and "The first answers are kept." in other.text
     assert "<dt>Played before?</dt><dd>n</dd>" in other.text and "a@example.org" in other.text
     assert play.folder.participants()[0].answers == {"before": {"played": "y"}}
     play_here(client, client.get("/next"))
     early = post(client, "/answer", step="game 2", q_remarks="<b>far</b> too early")
-    assert early.status_code == 409 and "not asked" in early.text
+    assert early.status_code == 409 and "no longer asked" in early.text
     assert "&lt;b&gt;far&lt;/b&gt; too early" in early.text
     for step in ("done", "play", "game 0", "game 7", "", "game x"):
         post(client, "/answer", step=step, q_meant="1")
     assert play.folder.participants()[0].answers == {"before": {"played": "y"}}
 
 
-def test_a_text_as_long_as_the_field_takes_is_kept_whole(play, visit):
+def test_longest_text_answer_is_saved_whole(play, visit):
     client = visit(play)
     agree(client)
     play_here(client, post(client, "/answer", step="before"))
@@ -274,7 +271,7 @@ def test_a_text_as_long_as_the_field_takes_is_kept_whole(play, visit):
     assert play.folder.participants()[0].answers["game 1"] == {"remarks": "\n".join(lines)}
 
 
-def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
+def test_unsaved_ranking_is_shown_without_agents(play, visit):
     client = visit(play)
     page = after_both_games(client)
     tab = fields_of(page)
@@ -283,7 +280,7 @@ def test_a_ranking_that_is_not_kept_is_told_without_the_agents(play, visit):
     assert "<dt>The partner of game 1</dt><dd>2</dd>" in lost.text and "bot:" not in lost.text
 
 
-def test_a_ranking_alone_that_is_sent_after_a_withdrawal_is_told(play, visit):
+def test_ranking_after_withdrawal_is_shown(play, visit):
     client = visit(play)
     page = after_both_games(client)
     post(client, "/withdraw", code=client.cookies[cookie_of(play)])
@@ -292,7 +289,7 @@ def test_a_ranking_alone_that_is_sent_after_a_withdrawal_is_told(play, visit):
     assert "<dt>Partner 2</dt><dd>2</dd>" in lost.text and "Partner 1" not in lost.text
 
 
-def test_a_consent_form_of_the_one_before_makes_nobody_that_person(play, visit):
+def test_earlier_consent_form_identifies_no_participant(play, visit):
     client = visit(play)
     form = consent(client)
     post(client, "/agree", **form)
@@ -304,15 +301,15 @@ def test_a_consent_form_of_the_one_before_makes_nobody_that_person(play, visit):
     assert not client.cookies
 
 
-def test_a_form_of_the_one_before_is_not_taken_as_the_next_ones(play, visit):
+def test_form_of_earlier_participant_is_rejected(play, visit):
     client = visit(play)
     tab = fields_of(agree(client))
     post(client, "/different")
-    unknown = post(client, "/answer", **tab, q_played="y")  # while nobody takes part
+    unknown = post(client, "/answer", **tab, q_played="y")  # no participant in the browser
     agree(client)
     other = post(client, "/answer", **tab, q_played="y")
-    for lost, why in ((unknown, "does not recognise"), (other, "Another participant has begun")):
-        assert lost.status_code == 409 and why in lost.text
+    for lost, reason in ((unknown, "does not recognise"), (other, "Another participant has begun")):
+        assert lost.status_code == 409 and reason in lost.text
         assert "<dd>y</dd>" in lost.text and 'href="code"' in lost.text
         assert not CODE.search(lost.text)
     stop = post(client, "/stop", owner=tab["owner"])
@@ -320,7 +317,7 @@ def test_a_form_of_the_one_before_is_not_taken_as_the_next_ones(play, visit):
     assert [(p.answers, p.stopped) for p in play.folder.participants()] == [({}, False)] * 2
 
 
-def test_a_form_sent_after_a_restart_is_kept_and_after_a_withdrawal_is_told(tmp_path, visit):
+def test_form_after_restart_saves_after_withdrawal_shows(tmp_path, visit):
     client = visit(make_study_play(tmp_path))
     tab = fields_of(agree(client))
     again = visit(make_study_play(tmp_path))
@@ -334,7 +331,7 @@ def test_a_form_sent_after_a_restart_is_kept_and_after_a_withdrawal_is_told(tmp_
     assert lost.status_code == 409 and "does not recognise" in lost.text and "fine" in lost.text
 
 
-def test_no_question_has_an_answer_before_it_is_given(visit, tmp_path):
+def test_questions_have_no_default_answer(visit, tmp_path):
     asked = [
         {"name": "a", "text": "How much?"},
         {"name": "b", "text": "Which?", "kind": "choice", "choices": ["x", "y"]},
@@ -355,6 +352,6 @@ def test_no_question_has_an_answer_before_it_is_given(visit, tmp_path):
         assert questions
         for question in questions:
             labels = re.findall(r'<label(?: class="(\w+)")?>', question)
-            if labels:  # the last choice, and the only one in its class
+            if labels:  # the last choice, the only one in its class
                 assert labels[-1] == "skip" and not any(labels[:-1])
     assert '<option value="">choose</option>' in page.text
