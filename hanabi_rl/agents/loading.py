@@ -42,7 +42,7 @@ from hanabi_rl.agents.published import load_published
 from hanabi_rl.agents.search.config import RENAMED_SETTINGS, option_types, search_config
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import expand_home
-from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.trees import leaf_paths
 
 BOT = "bot"
@@ -272,7 +272,7 @@ def expand_seed_ranges(names: Sequence[str]) -> list[str]:
     return spread
 
 
-@with_our_settings(prng=True)
+@with_fixed_settings(prng=True)
 def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     """Load an agent.
 

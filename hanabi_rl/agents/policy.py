@@ -17,7 +17,7 @@ from hanabi_rl.nn import networks
 from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig
-from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.renamed_fields import RENAMED_VALUES
 
 PyTree = Any
@@ -75,7 +75,7 @@ class Policy(Protocol):
         """
 
 
-@with_our_settings
+@with_fixed_settings
 @jax.jit
 def act(
     policy: Policy,
@@ -180,14 +180,14 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
         return self.replace(params=jax.tree_util.tree_map_with_path(scaled, self.params))
 
-    @with_our_settings
+    @with_fixed_settings
     def init_carry(self, batch: int) -> PyTree:
         """(cell, hidden) per LSTM layer, each float32 `[batch, H]`; structured: a `Memory`."""
         if isinstance(self.network, StructuredConfig):
             return _structured().initial_carry(self.rules, self.network, batch)
         return initial_carry(self.network, batch)
 
-    @with_our_settings
+    @with_fixed_settings
     def next_game(self, carry: PyTree, continues: jax.Array) -> PyTree:
         """See `next_game`: a structured network keeps its profile."""
         if isinstance(self.network, StructuredConfig):
@@ -217,7 +217,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         inputs = _structured().own_inputs(self.rules, self.network, inputs)
         return carry, _structured().logits(self.network, self.params, inputs, legal)
 
-    @with_our_settings
+    @with_fixed_settings
     def step(
         self,
         carry: PyTree,

@@ -20,7 +20,7 @@ from hanabi_rl.agents.policy_file import (
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.checkpoint import read_documents
 from hanabi_rl.storage.files import fsync_path, home_path, read_json, to_json
-from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.renamed_fields import with_new_names
 
 FILE = "policy.safetensors"
@@ -28,7 +28,7 @@ CLONE_FOLDER = "bc-policy"
 """Folder of the clone that a run was initialised from or trained with."""
 
 
-@with_our_settings(prng=True)
+@with_fixed_settings(prng=True)
 def save_policy(
     folder: str | Path,
     policy: NetworkPolicy,

@@ -24,7 +24,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import FEED_FORWARD, ILLEGAL_LOGIT, LSTMLayer, NetworkConfig
 from hanabi_rl.storage.files import read_text
 from hanabi_rl.storage.hf_hub import download_file
-from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.tensors import read_tensors
 
 REPOSITORIES = {"ah2ac2": "ah2ac2/baselines", "obl": "mttga/obl-r2d2-flax"}
@@ -60,13 +60,13 @@ class OBLPolicy(flax.struct.PyTreeNode):
         game = {"name": "hanabi", **dataclasses.asdict(self.rules)}
         return agent_hash({"layout": self.layout, "game": game}, self.params)
 
-    @with_our_settings
+    @with_fixed_settings
     def init_carry(self, batch: int) -> PyTree:
         """(cell, hidden) per LSTM layer, each float32 `[batch, H]`."""
         widths = [layer["recurrent_kernel"].shape[0] for layer in self.params["lstm"]]
         return tuple((jnp.zeros((batch, width)), jnp.zeros((batch, width))) for width in widths)
 
-    @with_our_settings
+    @with_fixed_settings
     def step(
         self,
         carry: PyTree,

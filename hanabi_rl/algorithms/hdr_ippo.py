@@ -49,15 +49,15 @@ class HDRIPPOConfig(CloneConfig, PartnerConfig, PPORunConfig):
 
 def hdr_objective(kl_weight: float) -> Objective:
     """(1 - kl_weight) * L_IPPO + kl_weight * KL(BC || policy), AH2AC2 eq. 2; value and entropy
-    terms are scaled too."""
+    terms are scaled too, and both are multiplied by `decision_fraction` (see `losses`)."""
 
     def objective(
         ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBatch
     ) -> tuple[jax.Array, losses.Metrics]:
         assert batch.reference_logits is not None, "HDR-IPPO needs a reference policy"
         kl = losses.kl_to_reference(batch.reference_logits, logits)
-        mean_kl = jnp.sum(batch.actor_weight * kl)
-        return (1.0 - kl_weight) * ippo_loss + kl_weight * mean_kl, {"kl_to_bc": mean_kl}
+        weighted_kl = jnp.sum(batch.actor_weight * kl)
+        return (1.0 - kl_weight) * ippo_loss + kl_weight * weighted_kl, {"kl_to_bc": weighted_kl}
 
     return objective
 
@@ -71,7 +71,7 @@ def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: PPORunConfi
     return calibrate_temperature(clone, policy, seed=config.seed)
 
 
-def add_partners(plan: TrainingSetup, config: HDRIPPOConfig) -> TrainingSetup:
+def add_partners(setup: TrainingSetup, config: HDRIPPOConfig) -> TrainingSetup:
     """Add the given partners in some of the seats."""
     partners = load_partners(config.partners, config.game)
     lineups = sample_lineup(
@@ -81,8 +81,8 @@ def add_partners(plan: TrainingSetup, config: HDRIPPOConfig) -> TrainingSetup:
     )
     own = learner_decision_fraction(config, config.partner_prob, config.lineup)
     return dataclasses.replace(
-        plan,
-        ppo=dataclasses.replace(plan.ppo, sample_episode=lineups, learner_fraction=own),
+        setup,
+        ppo=dataclasses.replace(setup.ppo, sample_episode=lineups, learner_fraction=own),
         partners=stack_policies(partners),
         evaluate=partner_metrics(partners),
         selection_metric=PARTNER_SCORE_KEY,
@@ -117,7 +117,7 @@ class HDRIPPO(PPOAlgorithm):
 
     def training(self, config: HDRIPPOConfig, clone: NetworkPolicy) -> TrainingSetup:
         """See `PPOAlgorithm`."""
-        plan = TrainingSetup(
+        setup = TrainingSetup(
             hdr_ippo(config, clone),
             f"{self.title}, KL weight {config.kl_weight:g}",
             reference=clone,
@@ -126,7 +126,7 @@ class HDRIPPO(PPOAlgorithm):
             if config.calibrate_temperature
             else None,
         )
-        return add_partners(plan, config) if config.partners else plan
+        return add_partners(setup, config) if config.partners else setup
 
     def report(
         self, config: HDRIPPOConfig, policy: NetworkPolicy, clone: NetworkPolicy

@@ -403,14 +403,14 @@ def reported_policy(config: PPORunConfig, run_dir: Path) -> NetworkPolicy:
     policy = load_policy(
         run_dir / (BEST_POLICY if config.report_policy == "best" else LATEST_POLICY)
     )
-    assert isinstance(policy, NetworkPolicy), "train_ppo saved it"
+    assert isinstance(policy, NetworkPolicy), "PPO runs save network policies"
     return policy
 
 
 def steps_done(run_dir: Path) -> int:
     """Environment steps of a finished run, which may exceed those it was resumed with."""
     policy = load_policy(run_dir / LATEST_POLICY)
-    assert isinstance(policy, NetworkPolicy), "train_ppo saved it"
+    assert isinstance(policy, NetworkPolicy), "PPO runs save network policies"
     return policy.info.steps
 
 

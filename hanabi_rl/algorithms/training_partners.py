@@ -76,32 +76,32 @@ def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:
 
 
 def sample_lineup(
-    players: int, share: Callable[[jax.Array], jax.Array], lineup: Lineup = "independent"
+    players: int, prob: Callable[[jax.Array], jax.Array], lineup: Lineup = "independent"
 ) -> SampleEpisode:
     """Sampler of seats: one random seat is always the learner's; with probability
-    `share(environment timesteps)` others are partners'.
+    `prob(environment timesteps)` others are partners'.
 
-    `independent`: each other seat separately (with 3 players none at (1 - share)^2).
+    `independent`: each other seat separately (with 3 players none at (1 - prob)^2).
     `some-or-none`: 1 to P - 1 of them, uniformly (AH2AC2 A.3). `all-or-none`: all of them (AH2AC2's
     code).
     """
 
-    def taken(key: jax.Array, share: jax.Array) -> jax.Array:
+    def taken(key: jax.Array, prob: jax.Array) -> jax.Array:
         """Number of other seats that partners hold, sampled jointly."""
         some_key, number_key = jax.random.split(key)
-        least = 1 if lineup == "some-or-none" else players - 1
-        number = jax.random.randint(number_key, (), least, players)
-        return jnp.where(jax.random.uniform(some_key) < share, number, 0)
+        min_number = 1 if lineup == "some-or-none" else players - 1
+        number = jax.random.randint(number_key, (), min_number, players)
+        return jnp.where(jax.random.uniform(some_key) < prob, number, 0)
 
     def draw(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
         seat_key, partner_key = jax.random.split(key)
-        share_now = share(timesteps)
+        prob_now = prob(timesteps)
         if lineup == "independent":
             always = jnp.arange(players) == jax.random.randint(seat_key, (), 0, players)
             draws = jax.random.uniform(partner_key, (players,))
-            return EpisodeSetup(is_learner=always | (draws >= share_now))
+            return EpisodeSetup(is_learner=always | (draws >= prob_now))
         order = jax.random.permutation(seat_key, players)  # the last is always the learner's
-        return EpisodeSetup(is_learner=order >= taken(partner_key, share_now))
+        return EpisodeSetup(is_learner=order >= taken(partner_key, prob_now))
 
     return draw
 
@@ -121,10 +121,10 @@ def learner_decision_fraction(config: PPOConfig, partner_prob: float, lineup: Li
     return min(1.0, (players - mean + math.sqrt(variance / games)) / players)
 
 
-def add_rematches(draw: SampleEpisode, chance: float) -> SampleEpisode:
+def add_rematches(draw: SampleEpisode, prob: float) -> SampleEpisode:
     """Sampler that keeps the previous game's lineup, with rotated seats, with probability
-    `chance`."""
-    if chance == 0.0:
+    `prob`."""
+    if prob == 0.0:
         return draw
 
     def sample(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
@@ -133,7 +133,7 @@ def add_rematches(draw: SampleEpisode, chance: float) -> SampleEpisode:
         episode = draw(draw_key, timesteps)
         assert episode.is_learner is not None, "lineups assign every seat"
         return episode.replace(
-            is_rematch=jax.random.bernoulli(again_key, chance),
+            is_rematch=jax.random.bernoulli(again_key, prob),
             seat_shift=jax.random.randint(shift_key, (), 0, episode.is_learner.shape[0]),
         )
 

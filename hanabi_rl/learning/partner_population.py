@@ -133,11 +133,11 @@ def apply_policy(
     if policy is None:
         return None, None
     if not isinstance(policy, PartnerPopulation):
-        return _consult_one(view, policy, carry, seen)
-    ask = jax.vmap(partial(_consult_one, view), (0, 1, 1), 1)
+        return _apply_one(view, policy, carry, seen)
+    apply_group = jax.vmap(partial(_apply_one, view), (0, 1, 1), 1)
     carries, answers = [], []
     for group, own, theirs in _by_group(policy, carry, seen):
-        after, logits = ask(group, own, theirs)
+        after, logits = apply_group(group, own, theirs)
         carries.append(flatten_rows(after))
         answers.append(logits)
     return tuple(carries), flatten_rows(jnp.concatenate(answers, axis=1))
@@ -163,9 +163,9 @@ def next_game_carries(
         return None
     if not isinstance(policy, PartnerPopulation):
         return _next_of_one(view, policy, carry, continues, shift)
-    go_on = jax.vmap(partial(_next_of_one, view), (0, 1, 1, 1), 1)
+    next_of_group = jax.vmap(partial(_next_of_one, view), (0, 1, 1, 1), 1)
     groups = _by_group(policy, carry, (continues, shift))
-    return tuple(flatten_rows(go_on(group, own, *theirs)) for group, own, theirs in groups)
+    return tuple(flatten_rows(next_of_group(group, own, *theirs)) for group, own, theirs in groups)
 
 
 def _by_group(
@@ -198,7 +198,7 @@ def _carry_of_one(policy: Policy, view: ObservationView, num_envs: int) -> PyTre
     return unflatten_rows(policy.init_carry(num_envs * view.rules.num_players), num_envs)
 
 
-def _consult_one(
+def _apply_one(
     view: ObservationView, policy: Policy, carry: PyTree, seen: ViewOutput
 ) -> tuple[PyTree, jax.Array]:
     """Policies that cannot read the view's inputs observe every seat and answer for the rows."""

@@ -371,7 +371,7 @@ class PPO:
         otherwise None."""
         if not self.view.flattens_time or self.learner_fraction == 1.0:
             return None
-        assert rollout.episode.is_learner is not None, "own_share is of seats that are held"
+        assert rollout.episode.is_learner is not None, "learner_fraction < 1 needs is_learner"
         return self.view.select_rows(rollout.episode.is_learner, rollout.state)[..., 0].swapaxes(
             0, 1
         )
@@ -458,8 +458,8 @@ PER_DECISION = ("entropy", "clip_fraction", "approx_kl", "kl_to_bc")
 def per_decision(metrics: losses.Metrics) -> losses.Metrics:
     """Convert losses averaged over all examples to means over decisions, as evaluations report
     them."""
-    share = metrics["decision_fraction"]
-    decisions = jnp.where(share > 0, share, 1.0)
+    fraction = metrics["decision_fraction"]
+    decisions = jnp.where(fraction > 0, fraction, 1.0)
     return metrics | {name: metrics[name] / decisions for name in PER_DECISION if name in metrics}
 
 

@@ -117,8 +117,10 @@ def shaped_score_reward(
     bombed = (lives_after == 0) & (lives_before > 0)
     kept = jnp.where(bombed, 0.0, reward) if config.keep_points else reward
     shaped = kept - config.life_cost * (lives_before - lives_after).astype(reward.dtype)
-    share = true_score_weight(progress, config.shaping_anneal_start, config.shaping_anneal_end)
-    return share * reward + (1.0 - share) * shaped
+    true_weight = true_score_weight(
+        progress, config.shaping_anneal_start, config.shaping_anneal_end
+    )
+    return weight * reward + (1.0 - weight) * shaped
 
 
 def true_score_weight(

@@ -185,15 +185,15 @@ class Collector:
         ) -> tuple[RunnerState, Rollout]:
             t, noise = now
             game, episode = actors.env.game, actors.episode
-            strange = actors.reset if actors.rematch is None else actors.reset & ~actors.rematch
-            memory, seen = view.encode_step(actors.memory, game, strange, episode.colors)
+            new_series = actors.reset if actors.rematch is None else actors.reset & ~actors.rematch
+            memory, seen = view.encode_step(actors.memory, game, new_series, episode.colors)
             seen = seen.replace(reset=actors.reset)
             carry, logits, value = self.evaluate(params, actors.carry, seen)
             reference_carry, reference_logits = apply_policy(
                 view, context.reference, actors.reference_carry, seen
             )
             partner_carry, partner_logits = apply_policy(
-                view, context.partners, actors.partner_carry, seen.replace(reset=strange)
+                view, context.partners, actors.partner_carry, seen.replace(reset=new_series)
             )
             played = logits
             if episode.is_learner is not None:

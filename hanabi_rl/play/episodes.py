@@ -26,7 +26,7 @@ from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.prng import categorical
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import select_games
-from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _GAMES_PER_SLOT = 32
 _FIRST_TURNS, _LONG_S = 8, 1.0
 
 
-@with_our_settings(prng=True)
+@with_fixed_settings(prng=True)
 def play_games(
     policies: tuple[Policy, ...],
     rules: Rules,

@@ -4,7 +4,7 @@
 `JAX_DISABLE_JIT` rejects indices that compiled code drops. `JAX_DEFAULT_PRNG_IMPL` and
 `JAX_THREEFRY_PARTITIONABLE` change all random numbers. A program fixes them for its process
 (`hold_settings`). A public function fixes them while it runs and then restores the caller's
-(`with_our_settings`). All other settings apply unchanged.
+(`with_fixed_settings`). All other settings apply unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar, overload
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PRNG = "jax_default_prng_impl"
-OURS: dict[str, Any] = {
+FIXED: dict[str, Any] = {
     "jax_enable_x64": False,
     "jax_numpy_rank_promotion": "allow",
     "jax_numpy_dtype_promotion": "standard",
@@ -34,7 +34,7 @@ OF_PROGRAMS: dict[str, Any] = {"jax_random_seed_offset": 0, "jax_high_dynamic_ra
 
 def hold_settings() -> None:
     """Fix the settings for this process and its children, before or after JAX is imported."""
-    for name, ours in {**OURS, **OF_PROGRAMS}.items():
+    for name, ours in {**FIXED, **OF_PROGRAMS}.items():
         if (variable := name.upper()) in os.environ:
             os.environ[variable] = str(ours)
         if "jax" in sys.modules and _value(name, ours) != ours:
@@ -42,7 +42,7 @@ def hold_settings() -> None:
 
 
 @contextmanager
-def our_settings(*, prng: bool = True) -> Iterator[None]:
+def fixed_settings(*, prng: bool = True) -> Iterator[None]:
     """Context with the fixed settings, in this thread.
 
     Args:
@@ -51,7 +51,7 @@ def our_settings(*, prng: bool = True) -> Iterator[None]:
     import jax
 
     with ExitStack() as stack:
-        for name, ours in OURS.items():
+        for name, ours in FIXED.items():
             # only where it differs: a context is part of the key of compiled functions
             if _value(name) != ours and (prng or name != _PRNG):
                 stack.enter_context(getattr(jax, name.removeprefix("jax_"))(ours))
@@ -59,39 +59,39 @@ def our_settings(*, prng: bool = True) -> Iterator[None]:
 
 
 @overload
-def with_our_settings(function: F, *, prng: bool = False) -> F: ...
+def with_fixed_settings(function: F, *, prng: bool = False) -> F: ...
 
 
 @overload
-def with_our_settings(function: None = None, *, prng: bool = False) -> Callable[[F], F]: ...
+def with_fixed_settings(function: None = None, *, prng: bool = False) -> Callable[[F], F]: ...
 
 
-def with_our_settings(function: Any = None, *, prng: bool = False) -> Any:
-    """Decorator: run `function` with `our_settings`, its 64-bit arrays cut to 32 bits.
+def with_fixed_settings(function: Any = None, *, prng: bool = False) -> Any:
+    """Decorator: run `function` with `fixed_settings`, its 64-bit arrays cut to 32 bits.
 
     Args:
         function: function, or method of an environment or policy.
         prng: True for a function that creates its own random keys.
     """
     if function is None:
-        return functools.partial(with_our_settings, prng=prng)
+        return functools.partial(with_fixed_settings, prng=prng)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         if _value("jax_enable_x64"):
             args = tuple(map(_narrow, args))
             kwargs = {name: _narrow(value) for name, value in kwargs.items()}
-        with our_settings(prng=prng):
+        with fixed_settings(prng=prng):
             return function(*args, **kwargs)
 
     return run
 
 
 def hold_methods(cls: type, *names: str, prng: bool = False) -> None:
-    """Decorate the methods that `cls` itself defines with `with_our_settings`."""
+    """Decorate the methods that `cls` itself defines with `with_fixed_settings`."""
     for name in names:
         if name in vars(cls):
-            setattr(cls, name, with_our_settings(vars(cls)[name], prng=prng))
+            setattr(cls, name, with_fixed_settings(vars(cls)[name], prng=prng))
 
 
 _NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32"}

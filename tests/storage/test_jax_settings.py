@@ -20,7 +20,7 @@ from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import act
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
-from hanabi_rl.storage.jax_settings import OF_PROGRAMS, OURS, hold_settings, our_settings
+from hanabi_rl.storage.jax_settings import FIXED, OF_PROGRAMS, fixed_settings, hold_settings
 
 OTHERS: dict[str, Any] = {
     "jax_enable_x64": True,
@@ -161,7 +161,7 @@ def test_raw_keys_of_callers_prng_are_accepted() -> None:
 def test_program_settings_reach_child_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ours = OURS | OF_PROGRAMS
+    ours = FIXED | OF_PROGRAMS
     others = OTHERS | {"jax_random_seed_offset": 7, "jax_high_dynamic_range_gumbel": True}
     for name, value in others.items():
         monkeypatch.setenv(name.upper(), str(value))
@@ -181,6 +181,6 @@ def test_program_settings_reach_child_processes(
 
 def test_default_settings_enter_no_context() -> None:
     """So that, without user settings, nothing changes and nothing compiles twice."""
-    assert {name: getattr(jax.config, name) for name in OURS} == OURS
-    with our_settings():
-        assert {name: getattr(jax.config, name) for name in OURS} == OURS
+    assert {name: getattr(jax.config, name) for name in FIXED} == FIXED
+    with fixed_settings():
+        assert {name: getattr(jax.config, name) for name in FIXED} == FIXED

@@ -20,7 +20,7 @@ from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games, step_seats
-from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Predictio
     return Prediction(*(group_sums(column, decks) for column in of_games))
 
 
-@with_our_settings
+@with_fixed_settings
 def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Decisions:
     """Predictions at every decision; arguments and errors as in `predict`."""
     games.check_rules(policy.rules)
@@ -199,7 +199,7 @@ def kl_at_temperatures(
     return np.asarray(kl.sum(axis=0, dtype=np.float64) / decisions.sum())
 
 
-@with_our_settings
+@with_fixed_settings
 def _kl(
     reference: Policy,
     policy: Policy,

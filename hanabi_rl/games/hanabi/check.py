@@ -25,7 +25,7 @@ from hanabi_rl.games.hanabi.symmetry import (
     permute_state,
     random_color_permutations,
 )
-from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.jax_settings import with_fixed_settings
 
 if TYPE_CHECKING:
     from hanabi_rl.games.hanabi.hanabi import EnvState, TimeStep
@@ -85,7 +85,7 @@ class _Seen(NamedTuple):
     expected_legal: Array  # bool[N, P, A]
 
 
-@with_our_settings(prng=True)
+@with_fixed_settings(prng=True)
 def check_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int = 0) -> None:
     """Play `steps` moves in `num_envs` environments and check every state, observation, legal mask
     and reward.

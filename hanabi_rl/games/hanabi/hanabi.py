@@ -14,7 +14,7 @@ from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.start_states import StartStates, sample_start_states
 from hanabi_rl.games.hanabi.state import State, select_games
-from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.jax_settings import with_fixed_settings
 
 
 class EnvState(struct.PyTreeNode):
@@ -55,7 +55,7 @@ class HanabiEnv:
     def __init__(self, num_players: int = 2, **game: Any) -> None:
         self.rules = Rules(num_players=num_players, **game)
 
-    @with_our_settings
+    @with_fixed_settings
     def reset(self, key: jax.Array, num_envs: int, first_env: int | jax.Array = 0) -> EnvState:
         """Start `num_envs` environments from a raw or typed key.
 
@@ -64,7 +64,7 @@ class HanabiEnv:
         """
         return self._start(new_pool(self.rules, environment_keys(key, num_envs, first_env)))
 
-    @with_our_settings
+    @with_fixed_settings
     def reset_from_decks(self, decks: jax.Array) -> EnvState:
         """Start environments that play the given decks of card ids ``[N, K, deck_size]`` in a
         cycle."""
@@ -74,7 +74,7 @@ class HanabiEnv:
         game = game_rules.deal_packed(self.rules, pool.decks[:, 0])
         return EnvState(game=game, pool=pool, game_index=jnp.zeros_like(pool.first))
 
-    @with_our_settings
+    @with_fixed_settings
     def step(
         self, env_state: EnvState, action: jax.Array, starts: StartStates | None = None
     ) -> tuple[EnvState, TimeStep]:
@@ -100,7 +100,7 @@ class HanabiEnv:
         )
         return EnvState(game=game, pool=pool, game_index=env_state.game_index + done), timestep
 
-    @with_our_settings
+    @with_fixed_settings
     def skip_to_next_game(self, env_state: EnvState, which: jax.Array) -> EnvState:
         """Abandon the games of environments ``which`` bool[N] and start their next ones."""
         deck, pool = take_deck(self.rules, env_state.pool, env_state.game_index + 1, needed=which)
@@ -108,12 +108,12 @@ class HanabiEnv:
         game = select_games(which, fresh, env_state.game).materialized()
         return EnvState(game=game, pool=pool, game_index=env_state.game_index + which)
 
-    @with_our_settings
+    @with_fixed_settings
     def observe(self, env_state: EnvState) -> jax.Array:
         """Observations of all seats, float32[N, P, O]."""
         return observe(self.rules, env_state.game)
 
-    @with_our_settings
+    @with_fixed_settings
     def legal_actions(self, env_state: EnvState) -> jax.Array:
         """Legal actions of all seats, bool[N, P, A]."""
         return game_rules.legal_actions(self.rules, env_state.game)

@@ -32,7 +32,7 @@ from hanabi_rl.games.hanabi.render import render_state
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.single_game import call_batched, to_python_game
 from hanabi_rl.games.hanabi.state import select_games
-from hanabi_rl.storage.jax_settings import with_our_settings
+from hanabi_rl.storage.jax_settings import with_fixed_settings
 
 ByAgent = dict[str, jax.Array]
 Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]
@@ -172,14 +172,14 @@ class JaxMARLHanabi(MultiAgentEnv):
         """Number of actions, the no-op included."""
         return self.num_moves
 
-    @with_our_settings
+    @with_fixed_settings
     def reset(self, key: jax.Array) -> tuple[ByAgent, GameState]:  # type: ignore[override]
         """Deal the game that jaxmarl deals from the same key: observations float32[O] by agent, and
         the state."""
         state, obs = _reset(self.rules, key)
         return self._by_agent(obs), state
 
-    @with_our_settings
+    @with_fixed_settings
     def reset_from_deck_of_pairs(self, deck: jax.Array) -> tuple[ByAgent, GameState]:
         """Start a game from (colour, rank) pairs ``[deck_size, 2]``, top card first.
 
@@ -190,14 +190,14 @@ class JaxMARLHanabi(MultiAgentEnv):
         self._check_shape(deck, (self.deck_size, 2))
         return self._start(deck[:, 0] * self.num_ranks + deck[:, 1])
 
-    @with_our_settings
+    @with_fixed_settings
     def reset_from_deck(self, deck: jax.Array) -> tuple[ByAgent, GameState]:
         """`reset_from_deck_of_pairs` for one-hot cards ``[deck_size, num_colors, num_ranks]``."""
         deck = jnp.asarray(deck)
         self._check_shape(deck, (self.deck_size, self.num_colors, self.num_ranks))
         return self._start(jnp.argmax(deck.reshape(self.deck_size, -1), axis=-1))
 
-    @with_our_settings
+    @with_fixed_settings
     def step(  # type: ignore[override]
         self,
         key: jax.Array,
@@ -224,7 +224,7 @@ class JaxMARLHanabi(MultiAgentEnv):
         joint = self._checked(state, actions)
         return self._transition(*_step_and_reset(self.rules, key, state, joint, reset_state))
 
-    @with_our_settings
+    @with_fixed_settings
     def step_env(  # type: ignore[override]
         self, key: jax.Array, state: GameState, actions: Mapping[str, jax.Array]
     ) -> Transition:
@@ -233,7 +233,7 @@ class JaxMARLHanabi(MultiAgentEnv):
         del key
         return self._transition(*_step(self.rules, state, self._checked(state, actions)))
 
-    @with_our_settings
+    @with_fixed_settings
     def get_obs(self, state: GameState, old_state: Any = None, action: Any = None) -> ByAgent:  # type: ignore[override]
         """Each agent's observation float32[O].
 
@@ -242,13 +242,13 @@ class JaxMARLHanabi(MultiAgentEnv):
         del old_state, action
         return self._by_agent(_observe(self.rules, state))
 
-    @with_our_settings
+    @with_fixed_settings
     def get_legal_moves(self, state: GameState) -> ByAgent:
         """Each agent's legal actions as float32[A] of zeros and ones; an idle agent has only the
         no-op."""
         return self._by_agent(_legal(self.rules, state).astype(jnp.float32))
 
-    @with_our_settings
+    @with_fixed_settings
     def get_avail_actions(self, state: GameState) -> ByAgent:  # type: ignore[override]
         """`get_legal_moves` as bool[A]."""
         return self._by_agent(_legal(self.rules, state))
