@@ -81,7 +81,7 @@ WAY = {
         "ObservationView.seat_at",
         "ObservationView.minibatch_inputs",
     ),
-    "learning.partner_population": ("apply_policy", "_consult_one"),
+    "learning.partner_population": ("apply_policy", "_apply_one"),
     "learning.rewards": ("training_reward",),
     "learning.returns": ("td_error", "gae"),
     "learning.minibatches": ("minibatch_indices",),

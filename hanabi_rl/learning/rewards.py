@@ -117,9 +117,7 @@ def shaped_score_reward(
     bombed = (lives_after == 0) & (lives_before > 0)
     kept = jnp.where(bombed, 0.0, reward) if config.keep_points else reward
     shaped = kept - config.life_cost * (lives_before - lives_after).astype(reward.dtype)
-    true_weight = true_score_weight(
-        progress, config.shaping_anneal_start, config.shaping_anneal_end
-    )
+    weight = true_score_weight(progress, config.shaping_anneal_start, config.shaping_anneal_end)
     return weight * reward + (1.0 - weight) * shaped
 
 
