@@ -34,4 +34,6 @@ def sample_start_states(
     words = random_words(keys, games.astype(jnp.uint32), 2)
     recorded = (words[:, 0] >> 8).astype(jnp.float32) * 2.0**-24 < starts.prob
     which = words[:, 1] % jnp.uint32(starts.states.players.shape[0])
-    return select_games(recorded, jax.tree.map(lambda word: word[which], starts.states), usual)
+    return select_games(
+        recorded, jax.tree.map(lambda word: jnp.asarray(word)[which], starts.states), usual
+    )
