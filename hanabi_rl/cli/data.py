@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from hanabi_rl.cli import overcooked
 from hanabi_rl.cli.agents import File, Flag
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
@@ -46,7 +47,8 @@ def info(
     how many of their decks are deals of hanab.live, one file after the other.
 
     Args:
-        sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links.
+        sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), replay links, or games of
+            Overcooked as for `convert`.
         skip_bad: leave out, and count, the games that are not what they should be (another variant,
             no move, another number of players than most), instead of refusing the file.
         seeds: list each game's seed on hanab.live and the site's seat that began (0: the first).
@@ -64,6 +66,9 @@ def info(
 
     if not sources:
         raise ValueError("PATH|LINK: expected at least one file or link, got none")
+    if any(map(overcooked.is_source, sources)):
+        overcooked.print_info(sources, json)
+        return
     read = [(source, *_read(source, skip_bad)) for source in sources]
     for source, games, skipped in read:
         if not len(games):
@@ -126,10 +131,14 @@ def convert(source: Source, target: File, skip_bad: Flag = False) -> None:
     """Write games in another format and read them back.
 
     Args:
-        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
+        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link. Overcooked:
+            .safetensors, or overcooked-ai 1.1.0's source distribution (.tar.gz).
         target: the file to write; its suffix says the format.
         skip_bad: leave out, and count, the games that are not what they should be.
     """
+    if overcooked.is_source(source):
+        overcooked.convert(source, target)
+        return
     games, _ = _read(source, skip_bad)
     _write(target, games, lambda written: count(len(written), "game"))
 
@@ -162,7 +171,7 @@ def split(
     skip_bad: Flag = False,
 ) -> None:
     """Divide a file of games at random into <name>_train, _val and _test; games of one deck,
-    whichever seat begins, stay in one part.
+    whichever seat begins, stay in one part. Games of Overcooked are divided by pair of players.
 
     Args:
         file: the games.
@@ -179,6 +188,9 @@ def split(
     check_writable("--out", out)
     if bool(fractions) == bool(sizes):
         raise ValueError(f"expected either --fractions or --sizes, got {fractions} and {sizes}")
+    if overcooked.is_source(file):
+        overcooked.split(file, fractions, seed, out)
+        return
     games, _ = _read(file, skip_bad)
     parts = (
         split_games(games, fractions, seed)
