@@ -23,12 +23,13 @@ from hanabi_rl.games.hanabi.jax_settings import with_our_settings
 from hanabi_rl.games.hanabi.single_game import call_batched
 from hanabi_rl.games.overcooked import dynamics, kitchens
 from hanabi_rl.games.overcooked.kitchens import Kitchen, load_kitchen
-from hanabi_rl.games.overcooked.observation import NUM_CHANNELS, observe
+from hanabi_rl.games.overcooked.observation import NUM_CHANNELS, observe_games_last
 from hanabi_rl.games.overcooked.render import render_text
 from hanabi_rl.games.overcooked.state import MAX_STEPS, PLAYER_BITS, State, pack_scenes, start_scene
 from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS
 
 ByAgent = dict[str, jax.Array]
+Views = tuple[jax.Array, jax.Array]
 Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]
 
 
@@ -179,13 +180,13 @@ class JaxMARLOvercooked(MultiAgentEnv):
     def _joint(self, actions: Mapping[str, jax.Array]) -> jax.Array:
         return jnp.stack([jnp.asarray(actions[agent], jnp.uint32) for agent in self.agents])
 
-    def _by_agent(self, values: jax.Array) -> ByAgent:
+    def _by_agent(self, values: jax.Array | Views) -> ByAgent:
         return {agent: values[seat] for seat, agent in enumerate(self.agents)}
 
     def _transition(
         self,
         state: GameState,
-        obs: jax.Array,
+        obs: Views,
         reward: jax.Array,
         shaped: jax.Array,
         done: jax.Array,
@@ -203,10 +204,10 @@ class JaxMARLOvercooked(MultiAgentEnv):
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _reset(kitchen: Kitchen, max_steps: int, key: jax.Array) -> tuple[GameState, jax.Array]:
-    def start(keys: jax.Array) -> tuple[GameState, jax.Array]:
+def _reset(kitchen: Kitchen, max_steps: int, key: jax.Array) -> tuple[GameState, Views]:
+    def start(keys: jax.Array) -> tuple[GameState, Views]:
         state = _new_games(kitchen, keys)
-        return state, _view(kitchen, max_steps, state)
+        return state, _views(kitchen, max_steps, state)
 
     return call_batched(start, key)
 
@@ -219,13 +220,13 @@ def _step(
     joint: jax.Array,
     key: jax.Array | None = None,
     reset_state: GameState | None = None,
-) -> tuple[GameState, jax.Array, jax.Array, jax.Array, jax.Array]:
+) -> tuple[GameState, Views, jax.Array, jax.Array, jax.Array]:
     def advance(
         state: GameState,
         joint: jax.Array,
         keys: jax.Array | None,
         reset_state: GameState | None,
-    ) -> tuple[GameState, jax.Array, jax.Array, jax.Array, jax.Array]:
+    ) -> tuple[GameState, Views, jax.Array, jax.Array, jax.Array]:
         game, outcome = dynamics.step(kitchen, state.game, joint, count_pots_late=True)
         done = game.steps >= max_steps
         after = GameState(done=done, step=game.steps, game=game)
@@ -233,18 +234,21 @@ def _step(
             reset_state = _new_games(kitchen, jax.vmap(lambda key: jax.random.split(key)[1])(keys))
         if reset_state is not None:
             after = jax.tree.map(lambda new, old: jnp.where(done, new, old), reset_state, after)
-        return after, _view(kitchen, max_steps, after), outcome.reward, outcome.shaped, done
+        return after, _views(kitchen, max_steps, after), outcome.reward, outcome.shaped, done
 
     return call_batched(advance, state, joint, key, reset_state)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _observe(kitchen: Kitchen, max_steps: int, state: GameState) -> jax.Array:
-    return call_batched(lambda state: _view(kitchen, max_steps, state), state)
+def _observe(kitchen: Kitchen, max_steps: int, state: GameState) -> Views:
+    return call_batched(lambda state: _views(kitchen, max_steps, state), state)
 
 
-def _view(kitchen: Kitchen, max_steps: int, state: GameState) -> jax.Array:
-    return observe(kitchen, state.game, max_steps, clear_used_counters=True)
+def _views(kitchen: Kitchen, max_steps: int, state: GameState) -> Views:
+    """uint8[N, H, W, 26] of each agent. Seats are told apart first: after the axis of games has
+    moved that would cost a copy."""
+    views = observe_games_last(kitchen, state.game, max_steps, clear_used_counters=True)
+    return jnp.moveaxis(views[0], -1, 0), jnp.moveaxis(views[1], -1, 0)
 
 
 def _new_games(kitchen: Kitchen, keys: jax.Array) -> GameState:

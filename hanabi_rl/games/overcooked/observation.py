@@ -41,19 +41,30 @@ LAST_STEPS = 40
 """The last channel is 1 when fewer steps than this are left."""
 
 
-def observe(
-    kitchen: Kitchen, state: State, horizon: int = 400, *, clear_used_counters: bool = False
-) -> jax.Array:
+def observe(kitchen: Kitchen, state: State, horizon: int = 400) -> jax.Array:
     """Return what both players see, uint8[N, P, H, W, 26]; values as in overcooked-ai's
     `lossless_state_encoding`, with the row of the grid before its column.
-
-    The games are the last axis in memory until something needs another order: inside `jax.jit`
-    moving the axis costs nothing.
 
     Args:
         kitchen: the kitchen.
         state: games ``N``.
         horizon: steps of a game, for the last channel.
+    """
+    return jnp.moveaxis(observe_games_last(kitchen, state, horizon), -1, 0)
+
+
+def observe_games_last(
+    kitchen: Kitchen, state: State, horizon: int = 400, *, clear_used_counters: bool = False
+) -> jax.Array:
+    """`observe` as uint8[P, H, W, 26, N], the order in which it is computed.
+
+    Inside `jax.jit` moving the axis costs nothing until something needs the other order in memory,
+    which takes longer than the observation itself.
+
+    Args:
+        kitchen: the kitchen.
+        state: games ``N``.
+        horizon: steps of a game.
         clear_used_counters: leave counters that hold a thing out of the channel of counters, as
             jaxmarl's v1 does.
     """
@@ -105,9 +116,8 @@ def observe(
         views.append(
             jnp.stack([jnp.broadcast_to(p, nowhere.shape).astype(jnp.uint8) for p in planes], 1)
         )
-    games_last = jnp.stack(views)
-    grid = games_last.reshape(2, kitchen.height, kitchen.width, NUM_CHANNELS, num_games)
-    return jnp.moveaxis(grid, -1, 0)
+    shape = 2, kitchen.height, kitchen.width, NUM_CHANNELS, num_games
+    return jnp.stack(views).reshape(shape)
 
 
 def _flat(kitchen: Kitchen, place: kitchens.Place) -> int:
