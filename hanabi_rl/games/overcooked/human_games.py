@@ -75,7 +75,7 @@ def read_human_games(path: Path) -> RecordedGames:
     tables = {name: _read_table(data, name) for name, data in _pickles(path).items()}
     if not tables:
         raise OvercookedDataError(f"expected {' and '.join(PARTS)}, got neither", source)
-    keys, rows_of = [], {}
+    rows_of: dict[tuple[bool, str, int], list[int]] = {}
     for name, table in tables.items():
         for row in range(len(table["state"])):
             key = PARTS[name], str(table["layout_name"][row]), int(table["workerid_num"][row])
@@ -98,8 +98,8 @@ def read_human_games(path: Path) -> RecordedGames:
         is_test=np.array([is_test for is_test, _, _ in keys]),
         rewards=np.concatenate([game.rewards for game in played]).astype(np.uint8),
     )
-    for game, replay in zip(played, replay_games(games), strict=True):
-        game.check(replay.states, replay.rewards)
+    for recording, replay in zip(played, replay_games(games), strict=True):
+        recording.check(replay.states, replay.rewards)
     return games
 
 

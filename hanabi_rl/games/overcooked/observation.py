@@ -83,9 +83,9 @@ def observe_games_last(
         thing = jnp.where(here[player], hands[:, player].astype(jnp.uint8), thing)
 
     content = jnp.zeros((num_cells, num_games), jnp.uint8)
-    for number, place in enumerate(kitchen.pots):
+    for number, pot in enumerate(kitchen.pots):
         one = (state.pots >> POT_BITS * number & 31).astype(jnp.uint8)
-        content = jnp.where(cells == _flat(kitchen, place), one, content)
+        content = jnp.where(cells == _flat(kitchen, pot), one, content)
 
     nowhere = jnp.zeros((num_cells, num_games), jnp.uint8)
     soup, cooks = thing == SOUP, content >= FULL

@@ -81,7 +81,7 @@ class RecordedGames:
         """Kitchen of one game."""
         return load_kitchen(self.kitchens[self.layout[game]])
 
-    def steps_of(self, game: int) -> slice:
+    def steps_of(self, game: int | np.integer) -> slice:
         """Rows of one game in `actions` and `rewards`."""
         end = int(self.lengths[: game + 1].sum())
         return slice(end - int(self.lengths[game]), end)
@@ -121,7 +121,7 @@ def replay_games(games: RecordedGames) -> list[Replay]:
         chosen = np.flatnonzero(games.layout == number)
         kitchen = games.kitchen_of(int(chosen[0]))
         first = pack_scenes(
-            kitchen, [Scene(tuple(map(tuple, games.starts[game].tolist()))) for game in chosen]
+            kitchen, [Scene(((a, b), (c, d))) for (a, b), (c, d) in games.starts[chosen].tolist()]
         )
         actions = np.full((games.lengths[chosen].max(), len(chosen), 2), STAY, np.uint8)
         for column, game in enumerate(chosen):
@@ -242,7 +242,9 @@ def load_recorded_games(path: Path, validate: bool = True) -> RecordedGames:
         raise OvercookedDataError(str(error), source) from error
     num_games, lengths = len(tensors["length"]), tensors["length"].astype(np.int64)
     steps = int(lengths.sum())
-    shapes = dict.fromkeys(("layout", "pair", "score", "test"), (num_games,))
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(
+        ("layout", "pair", "score", "test"), (num_games,)
+    )
     shapes |= {"actions": (steps, 2), "start": (num_games, 2, 2)}
     shapes |= {"reward": (steps,)} if "reward" in tensors else {}
     for name, shape in shapes.items():
