@@ -54,7 +54,7 @@ def play_both(layout: str, games: int, steps: int, seed: int = 0) -> Differences
     kitchen, env = load_kitchen(layout), jaxmarl_env(layout)
     places = kitchen.start("jaxmarl")
     keys = jax.random.split(jax.random.key(seed), games)
-    _, theirs = jax.vmap(env.reset)(keys)
+    _, theirs = jax.jit(jax.vmap(env.reset))(keys)
     turns = np.asarray(theirs.agent_dir_idx)
     ours = pack_scenes(kitchen, [Scene(places, (int(a), int(b))) for a, b in turns])
     pad = (theirs.maze_map.shape[1] - env.height) // 2
@@ -148,11 +148,13 @@ def test_many_random_steps(layout):
 def test_the_known_difference_is_a_dish_taken_as_player_0_begins_or_empties_a_pot(
     hand, content, jaxmarls, originals
 ):
+    from hanabi_rl.games.overcooked.jaxmarl import GameState, make_jaxmarl
+
     kitchen, env = load_kitchen("cramped_room"), jaxmarl_env("cramped_room")
     scene = Scene(
         ((2, 1), (1, 2)), (0, 1), (hand, 0), pots={(2, 0): content} if content else {}
     )  # player 0 faces the pot, player 1 the dishes
-    _, state = env.reset(jax.random.key(0))
+    _, state = jax.jit(env.reset)(jax.random.key(0))
     pad = (state.maze_map.shape[0] - env.height) // 2
     maze = state.maze_map.at[pad, pad + 2, 2].set(23 - content)
     for x, y in state.agent_pos.tolist():
@@ -167,14 +169,22 @@ def test_the_known_difference_is_a_dish_taken_as_player_0_begins_or_empties_a_po
         maze_map=maze,
     )
     both = jnp.array([5, 5])
-    _, after, _, _, info = env.step_env(
+    _, after, _, _, info = jax.jit(env.step_env)(
         jax.random.key(0), state, {"agent_0": both[0], "agent_1": both[1]}
     )
     assert after.agent_inv.tolist() == [1 if hand == 1 else 9, 5]
     assert [float(info["shaped_reward"][f"agent_{p}"]) for p in (0, 1)] == jaxmarls
+    ours = pack_scenes(kitchen, [scene])
     for late, expected in ((True, jaxmarls), (False, originals)):
-        _, outcome = step(kitchen, pack_scenes(kitchen, [scene]), both[None], count_pots_late=late)
+        _, outcome = step(kitchen, ours, both[None], count_pots_late=late)
         assert outcome.shaped[0].tolist() == expected
+    adapter = make_jaxmarl("cramped_room")
+    state = GameState(
+        done=jnp.bool_(False), step=jnp.int32(0), game=jax.tree.map(lambda word: word[0], ours)
+    )
+    act = {"agent_0": both[0], "agent_1": both[1]}
+    *_, info = adapter.step_env(jax.random.key(0), state, act)
+    assert [float(info["shaped_reward"][f"agent_{p}"]) for p in (0, 1)] == jaxmarls
 
 
 def test_the_adapter_plays_jaxmarls_game_from_the_same_keys():
