@@ -24,6 +24,7 @@ class PlainOvercooked:
         self.lying: dict[tuple[int, int], str] = {}
         self.pots = {at: [0, 0] for at in self.find("P")}
         self.time = self.points = 0
+        self.events: list[list[str]] = [[], []]  # of each player's last action
 
     def find(self, letter: str) -> list[tuple[int, int]]:
         return [(x, y) for y, row in enumerate(self.rows) for x, c in enumerate(row) if c == letter]
@@ -31,7 +32,8 @@ class PlainOvercooked:
     def step(self, actions: Any) -> tuple[int, list[int]]:
         """Points, and the shaping reward of each player."""
         begun = [at for at, (onions, _) in self.pots.items() if onions]
-        before = self.points
+        before, stood = self.points, list(zip(self.places, self.directions, strict=True))
+        self.events = [[{4: "stay", INTERACT: ""}.get(int(a), "move")] for a in actions]
         shaped = [self.interact(p, len(begun)) if actions[p] == INTERACT else 0 for p in (0, 1)]
         wanted = []
         for p in (0, 1):
@@ -43,6 +45,9 @@ class PlainOvercooked:
             wanted.append(at)
         if wanted[0] != wanted[1] and wanted != self.places[::-1]:
             self.places = wanted
+        for p, pose in enumerate(zip(self.places, self.directions, strict=True)):
+            if actions[p] < 4 and pose == stood[p]:
+                self.events[p].append("idle_move")
         for pot in self.pots.values():
             if pot[0] == 3 and pot[1] < 20:
                 pot[1] += 1
@@ -53,27 +58,43 @@ class PlainOvercooked:
         (x, y), (dx, dy), hand = self.places[p], self.directions[p], self.hands[p]
         at = x + dx, y + dy
         letter = self.rows[at[1]][at[0]]
+        names = {"o": "onion", "d": "dish", "s": "soup"}
+        says = self.events[p].append
         if letter == "X":
             if hand and at not in self.lying:
+                says(f"put_{names[hand]}_on_counter")
                 self.lying[at], self.hands[p] = hand, None
             elif not hand and at in self.lying:
                 self.hands[p] = self.lying.pop(at)
+                says(f"take_{names[self.hands[p] or '']}_from_counter")
+            else:
+                says("idle_interact_counter")
         elif letter == "O" and not hand:
+            says("take_onion_from_dispenser")
             self.hands[p] = "o"
         elif letter == "D" and not hand:
             useful = "d" not in self.lying.values() and self.hands.count("d") < begun
             self.hands[p] = "d"
+            says("take_dish_from_dispenser")
+            if useful:
+                says("take_useful_dish")
             return 3 if useful else 0
-        elif letter == "S" and hand == "s":
-            self.hands[p] = None
-            self.points += 20
-        elif letter == "P" and hand == "o" and self.pots[at][0] < 3:
-            self.pots[at][0] += 1
-            self.hands[p] = None
-            return 3
-        elif letter == "P" and hand == "d" and self.pots[at] == [3, 20]:
-            self.pots[at], self.hands[p] = [0, 0], "s"
-            return 5
+        elif letter in "PS" and hand:
+            if letter == "S" and hand == "s":
+                says("serve_soup")
+                self.hands[p] = None
+                self.points += 20
+            elif letter == "P" and hand == "o" and self.pots[at][0] < 3:
+                says("put_onion_in_pot")
+                self.pots[at][0] += 1
+                self.hands[p] = None
+                return 3
+            elif letter == "P" and hand == "d" and self.pots[at] == [3, 20]:
+                says("take_soup_from_pot")
+                self.pots[at], self.hands[p] = [0, 0], "s"
+                return 5
+        else:
+            says("idle_interact_nothing")
         return 0
 
     def scene(self) -> dict[str, Any]:

@@ -8,6 +8,9 @@ neither moves but both turn. (The dynamics of Carroll et al. 2019, later called 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -56,6 +59,35 @@ class Outcome(struct.PyTreeNode):
     """float32[N, P]: shaping reward of each player, without the points."""
 
 
+class Interaction(NamedTuple):
+    """What one player's interact did, [N] each; all zeros without one."""
+
+    reached: jax.Array
+    """uint32: entry of the transition table."""
+    hand: jax.Array
+    """uint32: thing in the hand before."""
+    thing: jax.Array
+    """uint32: thing on the counter reached, before; meaningless without a counter."""
+    exchanges: jax.Array
+    """bool: the hand and a counter exchanged contents; one of them was empty."""
+    takes_onion: jax.Array
+    """bool: an onion from a dispenser."""
+    takes_dish: jax.Array
+    """bool: a dish from a dispenser."""
+    is_useful: jax.Array
+    """bool: that dish; fewer dishes were held than pots were in use, and none lay on a counter."""
+    puts_onion: jax.Array
+    """bool: an onion into a pot."""
+    takes_soup: jax.Array
+    """bool: a soup from a pot."""
+    serves: jax.Array
+    """bool: a soup is served."""
+
+    def reaches(self, bit: int) -> jax.Array:
+        """bool: the thing reached is of this kind (`transitions.COUNTER_BIT` ...)."""
+        return _field(self.reached, bit, 1) != 0
+
+
 def step(
     kitchen: Kitchen, state: State, action: jax.Array, *, count_pots_late: bool = False
 ) -> tuple[State, Outcome]:
@@ -73,6 +105,22 @@ def step(
     Returns:
         The games after the step, and what it earned.
     """
+    after, interactions = advance(kitchen, state, action, count_pots_late=count_pots_late)
+    shaped = [
+        POTTING_REWARD * one.puts_onion.astype(jnp.float32)
+        + PICKUP_REWARD * one.takes_soup.astype(jnp.float32)
+        + DISH_REWARD * one.is_useful.astype(jnp.float32)
+        for one in interactions
+    ]
+    served = sum((_word(one.serves) for one in interactions), jnp.zeros_like(state.pots))
+    reward = (SOUP_POINTS * served).astype(jnp.float32)
+    return after, Outcome(reward=reward, shaped=jnp.stack(shaped, axis=-1))
+
+
+def advance(
+    kitchen: Kitchen, state: State, action: jax.Array, *, count_pots_late: bool = False
+) -> tuple[State, tuple[Interaction, Interaction]]:
+    """`step`, with what each player's interact did instead of what it earned."""
     table = jnp.asarray(transition_table(kitchen))
     low, high, pots = state.counters_low, state.counters_high, state.pots
     poses = [_field(state.players, PLAYER_BITS * p, POSE_BITS) for p in range(2)]
@@ -88,45 +136,25 @@ def step(
     ]
 
     pots_in_use = _count_in_use(kitchen, pots)
-    served, shaped = jnp.zeros_like(pots), []
+    interactions = []
     for player, entry in enumerate(entries):
-        hand, shift = hands[player], _field(entry, CONTENT_SHIFT, 5)
-        counter, onions, dishes, pot, serving = (
-            _field(entry, bit, 1) != 0
-            for bit in (COUNTER_BIT, ONIONS_BIT, DISHES_BIT, POT_BIT, SERVING_BIT)
-        )
-        empty = hand == NOTHING
-        # a hand and a counter exchange contents if one of them is empty
-        thing = (low >> shift & 1) | (high >> shift & 1) << 1
-        exchanged = jnp.where(counter & (empty | (thing == NOTHING)), hand ^ thing, 0)
-        takes_dish = dishes & empty
-        content = _field(pots, shift, POT_BITS)
-        puts_onion = pot & (hand == ONION) & (content < FULL)
-        takes_soup = pot & (hand == DISH) & (content == READY)
-        serves = serving & (hand == SOUP)
-
         if count_pots_late:
             pots_in_use = _count_in_use(kitchen, pots)
-        dishes_held = _word(hands[0] == DISH) + _word(hands[1] == DISH)
-        useful = takes_dish & ((high & ~low) == 0) & (dishes_held < pots_in_use)
-        shaped.append(
-            POTTING_REWARD * _word(puts_onion)
-            + PICKUP_REWARD * _word(takes_soup)
-            + DISH_REWARD * _word(useful)
-        )
-
+        shift = _field(entry, CONTENT_SHIFT, 5)
+        one = _interact(entry, hands, player, pots_in_use, low, high, pots)
+        interactions.append(one)
+        exchanged = jnp.where(one.exchanges, one.hand ^ one.thing, 0)
         low ^= (exchanged & 1) << shift
         high ^= (exchanged >> 1) << shift
-        pots += (_word(puts_onion) - READY * _word(takes_soup)) << shift
-        served += _word(serves)
+        pots += (_word(one.puts_onion) - READY * _word(one.takes_soup)) << shift
         # each changes the hand from one known thing to another, and at most one happens
         hands[player] = (
-            hand
+            one.hand
             ^ exchanged
-            ^ ONION * _word((onions & empty) | puts_onion)
-            ^ DISH * _word(takes_dish)
-            ^ (DISH ^ SOUP) * _word(takes_soup)
-            ^ SOUP * _word(serves)
+            ^ ONION * _word(one.takes_onion | one.puts_onion)
+            ^ DISH * _word(one.takes_dish)
+            ^ (DISH ^ SOUP) * _word(one.takes_soup)
+            ^ SOUP * _word(one.serves)
         )
 
     for number in range(len(kitchen.pots)):
@@ -136,6 +164,7 @@ def step(
     targets = [_field(entry, 0, POSE_BITS) for entry in entries]
     same = targets[0] >> 2 == targets[1] >> 2
     crossed = (targets[0] >> 2 == poses[1] >> 2) & (targets[1] >> 2 == poses[0] >> 2)
+    served = _word(interactions[0].serves) + _word(interactions[1].serves)
     players = ((state.players >> SOUPS_SHIFT) + served) << SOUPS_SHIFT
     for player in range(2):
         turned = (poses[player] >> 2) << 2 | (targets[player] & 3)
@@ -148,8 +177,40 @@ def step(
         counters_low=low,
         counters_high=high,
     )
-    reward = (SOUP_POINTS * served).astype(jnp.float32)
-    return after, Outcome(reward=reward, shaped=jnp.stack(shaped, axis=-1).astype(jnp.float32))
+    return after, (interactions[0], interactions[1])
+
+
+def _interact(
+    entry: jax.Array,
+    hands: Sequence[jax.Array],
+    player: int,
+    pots_in_use: jax.Array,
+    low: jax.Array,
+    high: jax.Array,
+    pots: jax.Array,
+) -> Interaction:
+    hand, shift = hands[player], _field(entry, CONTENT_SHIFT, 5)
+    counter, onions, dishes, pot, serving = (
+        _field(entry, bit, 1) != 0
+        for bit in (COUNTER_BIT, ONIONS_BIT, DISHES_BIT, POT_BIT, SERVING_BIT)
+    )
+    empty, takes_dish = hand == NOTHING, dishes & (hand == NOTHING)
+    thing = (low >> shift & 1) | (high >> shift & 1) << 1
+    content = _field(pots, shift, POT_BITS)
+    dishes_held = _word(hands[0] == DISH) + _word(hands[1] == DISH)
+    none_lies = (high & ~low) == 0
+    return Interaction(
+        reached=entry,
+        hand=hand,
+        thing=thing,
+        exchanges=counter & (empty != (thing == NOTHING)),
+        takes_onion=onions & empty,
+        takes_dish=takes_dish,
+        is_useful=takes_dish & none_lies & (dishes_held < pots_in_use),
+        puts_onion=pot & (hand == ONION) & (content < FULL),
+        takes_soup=pot & (hand == DISH) & (content == READY),
+        serves=serving & (hand == SOUP),
+    )
 
 
 def score(state: State) -> jax.Array:
