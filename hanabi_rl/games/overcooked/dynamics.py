@@ -51,7 +51,7 @@ PICKUP_REWARD = 5
 
 
 class Outcome(struct.PyTreeNode):
-    """What one step earned."""
+    """Rewards of one step."""
 
     reward: jax.Array
     """float32[N]: points scored by both players together."""
@@ -60,7 +60,7 @@ class Outcome(struct.PyTreeNode):
 
 
 class Interaction(NamedTuple):
-    """What one player's interact did, [N] each; all zeros without one."""
+    """Effects of one player's interact, [N] each; all False without one."""
 
     reached: jax.Array
     """uint32: entry of the transition table."""
@@ -103,7 +103,7 @@ def step(
             count dishes when the dish is taken.
 
     Returns:
-        The games after the step, and what it earned.
+        The games after the step, and its rewards.
     """
     after, interactions = advance(kitchen, state, action, count_pots_late=count_pots_late)
     shaped = [
@@ -120,7 +120,7 @@ def step(
 def advance(
     kitchen: Kitchen, state: State, action: jax.Array, *, count_pots_late: bool = False
 ) -> tuple[State, tuple[Interaction, Interaction]]:
-    """`step`, with what each player's interact did instead of what it earned."""
+    """Play one step; return the effects of each player's interact instead of rewards."""
     table = jnp.asarray(transition_table(kitchen))
     low, high, pots = state.counters_low, state.counters_high, state.pots
     poses = [_field(state.players, PLAYER_BITS * p, POSE_BITS) for p in range(2)]

@@ -1,5 +1,5 @@
-"""What each player did in a step, as seventeen facts: the event features by which ZSC-Eval (Wang et
-al., arXiv 2310.05208) tells partners apart."""
+"""Seventeen event features of each player's action, by which ZSC-Eval (Wang et al., arXiv
+2310.05208) tells partners apart."""
 
 from __future__ import annotations
 

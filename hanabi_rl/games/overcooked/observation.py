@@ -42,7 +42,7 @@ LAST_STEPS = 40
 
 
 def observe(kitchen: Kitchen, state: State, horizon: int = 400) -> jax.Array:
-    """Return what both players see, uint8[N, P, H, W, 26]; values as in overcooked-ai's
+    """Return both players' observations, uint8[N, P, H, W, 26]; values as in overcooked-ai's
     `lossless_state_encoding`, with the row of the grid before its column.
 
     Args:

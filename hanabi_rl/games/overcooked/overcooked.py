@@ -34,7 +34,7 @@ class EnvState(struct.PyTreeNode):
 
 
 class TimeStep(struct.PyTreeNode):
-    """What one step did in each environment."""
+    """Result of one step in each environment."""
 
     reward: jax.Array
     """float32[N]: points scored, the same for both players."""
@@ -121,15 +121,15 @@ class OvercookedEnv:
 
     @with_our_settings
     def observe(self, env_state: EnvState) -> jax.Array:
-        """What each player sees, uint8[N, P, H, W, 26]."""
+        """Return each player's observation, uint8[N, P, H, W, 26]."""
         return observe(self.kitchen, env_state.game, self.horizon)
 
     @with_our_settings
     def legal_actions(self, env_state: EnvState) -> jax.Array:
-        """Every player's legal actions, bool[N, P, A]: all of them."""
+        """Return each player's legal actions, bool[N, P, A]: all of them."""
         return jnp.ones((env_state.game_index.shape[0], 2, NUM_ACTIONS), bool)
 
     @with_our_settings
     def acting(self, env_state: EnvState) -> jax.Array:
-        """Players that decide now, bool[N, P]: both."""
+        """Return the players that decide now, bool[N, P]: both."""
         return jnp.ones((env_state.game_index.shape[0], 2), bool)

@@ -105,7 +105,7 @@ class RecordedGames:
 
 
 class Replay(NamedTuple):
-    """What the rules make of one recorded game of ``T`` steps."""
+    """Replay of one recorded game of ``T`` steps."""
 
     states: State
     """[T + 1] states: before each step, and at the end."""

@@ -12,7 +12,7 @@ from hanabi_rl.games.overcooked.state import State, select_games
 
 
 class StartStates(struct.PyTreeNode):
-    """Where some of the games of an environment begin."""
+    """States in which some of the games of an environment begin."""
 
     states: State
     """[K]: states to begin in, each as probable as the others; they keep their step and score."""

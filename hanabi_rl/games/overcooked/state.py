@@ -109,7 +109,7 @@ def swap_players(state: State) -> State:
 
 
 def select_games(which: jax.Array, chosen: State, others: State) -> State:
-    """Return game by game `chosen` where ``which`` bool[N], else `others` (or one game of it)."""
+    """Return game by game `chosen` where ``which`` bool[N], otherwise `others` (N games or one)."""
     return jax.tree.map(lambda a, b: jnp.where(which, a, b), chosen, others)
 
 

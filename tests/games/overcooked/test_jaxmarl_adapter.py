@@ -25,7 +25,7 @@ def test_spaces_have_the_shapes_of_what_is_returned():
     assert jax.tree.map(np.asarray, env.get_obs(state)).keys() == obs.keys()
 
 
-def test_step_env_ends_and_step_begins_anew():
+def test_step_env_ends_and_step_begins_the_next_game():
     env = make_jaxmarl("cramped_room", max_steps=2)
     _, state = env.reset(jax.random.key(0))
     _, state, _, dones, _ = env.step_env(jax.random.key(1), state, STAY)

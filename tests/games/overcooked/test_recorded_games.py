@@ -174,6 +174,11 @@ def test_made_up_human_games_are_read_written_and_read_again(folder, capsys):
             r"game 0 \(cramped_room\), step 0: directions: expected \(0, 0\) by the rules, got "
             r"\(2, 0\)",
         ),
+        (
+            "state",
+            lambda text: text.replace("}", ", 'held_object': {'name': 'dish'}}", 1),
+            r"step 0: hands: expected \(0, 0\) by the rules, got \(2, 0\)$",
+        ),
         ("joint_action", lambda _: "[[0, 2], [0, 0]]", r"step 0: joint_action: expected two act"),
         ("joint_action", lambda _: "jump", r"step 0: joint_action: expected a Python literal"),
         ("reward", lambda reward: reward + 5, r"step 1: expected 0 points by the rules for the st"),
@@ -199,8 +204,11 @@ def test_a_wrong_state_in_the_middle_and_at_the_end(tmp_path, monkeypatch):
         other = rows["state"][0]
         rows[column][row] = other
         write_pickle(path, rows, monkeypatch)
-        with pytest.raises(OvercookedDataError, match=rf"\(cramped_room\), step {step}: \w+: exp"):
+        with pytest.raises(
+            OvercookedDataError, match=rf"\(cramped_room\), step {step}: \w+: "
+        ) as error:
             read_human_games(path)
+        assert "soups" not in str(error.value)  # the record does not count them
 
 
 def test_a_pickle_runs_no_code(tmp_path):
