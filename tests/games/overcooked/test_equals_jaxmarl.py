@@ -8,6 +8,7 @@ the others both players run errands for soups most of the time. jaxmarl's pots c
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,9 @@ from support.plain_overcooked import MOVES, PlainOvercooked
 from hanabi_rl.games.overcooked import Scene, load_kitchen, pack_scenes
 from hanabi_rl.games.overcooked.dynamics import step
 from hanabi_rl.games.overcooked.observation import observe
+from hanabi_rl.games.overcooked.recorded_games import load_recorded_games
 
+SHARED = Path(__file__).parents[4] / "shared" / "data" / "overcooked_human_2019.safetensors"
 LAYOUTS = ("cramped_room", "asymm_advantages", "coord_ring", "forced_coord", "counter_circuit")
 PROBS = jnp.array([0.15, 0.15, 0.15, 0.15, 0.05, 0.35])
 """Actions: mostly interacts."""
@@ -50,13 +53,32 @@ def jaxmarl_env(layout: str) -> Any:
         return jaxmarl.make("overcooked", layout=overcooked_layouts[layout])
 
 
-def play_both(layout: str, games: int, steps: int, seed: int = 0) -> Differences:
-    kitchen, env = load_kitchen(layout), jaxmarl_env(layout)
-    places = kitchen.start("jaxmarl")
-    keys = jax.random.split(jax.random.key(seed), games)
-    _, theirs = jax.jit(jax.vmap(env.reset))(keys)
-    turns = np.asarray(theirs.agent_dir_idx)
-    ours = pack_scenes(kitchen, [Scene(places, (int(a), int(b))) for a, b in turns])
+def place_players(env: Any, state: Any, places: Any, turns: Any) -> Any:
+    """One game of jaxmarl's with its players elsewhere."""
+    pad = (state.maze_map.shape[0] - env.height) // 2
+    maze, old = state.maze_map, state.agent_pos.astype(jnp.int32)
+    places, turns = jnp.asarray(places, jnp.int32), jnp.asarray(turns, jnp.int32)
+    for p in (0, 1):
+        maze = maze.at[pad + old[p, 1], pad + old[p, 0]].set(jnp.array([1, 0, 0], maze.dtype))
+    for p in (0, 1):
+        agent = jnp.stack([jnp.int32(10), jnp.int32(2 * p), turns[p]]).astype(maze.dtype)
+        maze = maze.at[pad + places[p, 1], pad + places[p, 0]].set(agent)
+    return state.replace(
+        agent_pos=places.astype(state.agent_pos.dtype),
+        agent_dir_idx=turns.astype(state.agent_dir_idx.dtype),
+        agent_dir=jnp.array(MOVES, state.agent_dir.dtype)[turns],
+        maze_map=maze,
+    )
+
+
+def play_both(layout: str, places: Any, turns: Any, actions: np.ndarray) -> Differences:
+    """Play `actions` [T, N, 2] from `places` and `turns` of each player."""
+    kitchen, env, games = load_kitchen(layout), jaxmarl_env(layout), actions.shape[1]
+    scene = Scene(places, turns)
+    ours = pack_scenes(kitchen, [scene] * games)
+    _, first = jax.jit(env.reset)(jax.random.key(0))
+    first = place_players(env, first, places, turns)
+    theirs = jax.tree.map(lambda x: jnp.broadcast_to(x, (games, *jnp.shape(x))), first)
     pad = (theirs.maze_map.shape[1] - env.height) // 2
     floor = jnp.array(kitchen.floor)
 
@@ -108,12 +130,8 @@ def play_both(layout: str, games: int, steps: int, seed: int = 0) -> Differences
         )
         return (after, theirs), differences
 
-    plain = [PlainOvercooked(kitchen.rows, places) for _ in range(games)]
-    for game, facing in zip(plain, turns, strict=True):
-        game.directions = [MOVES[d] for d in facing]
-    actions = jnp.asarray(actions_with_soups(plain, steps, seed))
     _, found = jax.jit(lambda carry, actions: jax.lax.scan(one_step, carry, actions))(
-        (ours, theirs), actions
+        (ours, theirs), jnp.asarray(actions)
     )
     return jax.tree.map(np.asarray, found)
 
@@ -125,8 +143,17 @@ def check_equal(found: Differences) -> None:
     assert not (found.pots_counted & ~found.explained).any(), "shaping differs without a reason"
 
 
+def play_random(layout: str, games: int, steps: int) -> Differences:
+    kitchen, turns = load_kitchen(layout), (3, 1)
+    places = kitchen.start("jaxmarl")
+    plain = [PlainOvercooked(kitchen.rows, places) for _ in range(games)]
+    for game in plain:
+        game.directions = [MOVES[d] for d in turns]
+    return play_both(layout, places, turns, actions_with_soups(plain, steps, seed=0))
+
+
 def test_a_few_hundred_random_steps():
-    found = play_both("cramped_room", games=8, steps=60)
+    found = play_random("cramped_room", games=8, steps=60)
     check_equal(found)
     assert found.soups.sum() > 0, "no soup was served"
 
@@ -134,10 +161,28 @@ def test_a_few_hundred_random_steps():
 @pytest.mark.slow  # five kitchens, 25,600 steps in each
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_many_random_steps(layout):
-    found = play_both(layout, games=64, steps=400)
+    found = play_random(layout, games=64, steps=400)
     check_equal(found)
     assert found.state.size == 25_600 and found.soups.sum() > 10
     print(layout, "soups", found.soups.sum(), "shaping by late pots", found.pots_counted.sum())
+
+
+@pytest.mark.slow  # 76 games, 91,102 steps
+@pytest.mark.skipif(not SHARED.exists(), reason=f"no file {SHARED}")
+def test_the_steps_of_humans():
+    games, steps, late = load_recorded_games(SHARED), 0, 0
+    for layout in LAYOUTS:
+        kitchen = load_kitchen(layout)
+        chosen = [g for g in range(len(games)) if games.kitchen_of(g) == kitchen]
+        actions = np.full((max(games.lengths[chosen]), len(chosen), 2), 4)
+        for column, game in enumerate(chosen):
+            actions[: games.lengths[game], column] = games.actions[games.steps_of(game)]
+        found = play_both(layout, kitchen.start("humans"), (0, 0), actions)
+        check_equal(found)
+        assert (20 * found.soups.sum(0)).tolist() == games.scores[chosen].tolist()
+        steps, late = steps + games.lengths[chosen].sum(), late + found.pots_counted.sum()
+    assert steps == 91_102
+    print("shaping by late pots in", late, "steps")
 
 
 @pytest.mark.parametrize(
@@ -155,18 +200,11 @@ def test_the_known_difference_is_a_dish_taken_as_player_0_begins_or_empties_a_po
         ((2, 1), (1, 2)), (0, 1), (hand, 0), pots={(2, 0): content} if content else {}
     )  # player 0 faces the pot, player 1 the dishes
     _, state = jax.jit(env.reset)(jax.random.key(0))
+    state = place_players(env, state, scene.places, scene.directions)
     pad = (state.maze_map.shape[0] - env.height) // 2
-    maze = state.maze_map.at[pad, pad + 2, 2].set(23 - content)
-    for x, y in state.agent_pos.tolist():
-        maze = maze.at[pad + y, pad + x].set(jnp.array([1, 0, 0], maze.dtype))
-    for p, (x, y) in enumerate(scene.places):
-        maze = maze.at[pad + y, pad + x].set(jnp.array([10, 2 * p, p], maze.dtype))
     state = state.replace(
-        agent_pos=jnp.array(scene.places, state.agent_pos.dtype),
-        agent_dir_idx=jnp.array([0, 1], state.agent_dir_idx.dtype),
-        agent_dir=jnp.array([[0, -1], [0, 1]], state.agent_dir.dtype),
         agent_inv=jnp.array([[1, 3, 5, 9][hand], 1], state.agent_inv.dtype),
-        maze_map=maze,
+        maze_map=state.maze_map.at[pad, pad + 2, 2].set(23 - content),
     )
     both = jnp.array([5, 5])
     _, after, _, _, info = jax.jit(env.step_env)(
