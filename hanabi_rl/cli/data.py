@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from hanabi_rl.cli import overcooked
 from hanabi_rl.cli.agents import File, Flag, Json
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
@@ -51,7 +52,8 @@ def info(
     decks that are hanab.live deals.
 
     Args:
-        sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links.
+        sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links;
+            Overcooked games as for `convert`.
         seeds: list each game's seed on hanab.live and the site's index of the first player.
         max_seed: highest seed number to compare (300000 takes seconds); seeds named in hanab.live
             exports are always compared.
@@ -68,6 +70,9 @@ def info(
 
     if not sources:
         raise ValueError("PATH|LINK: expected at least one file or link, got none")
+    if any(map(overcooked.is_source, sources)):
+        overcooked.print_info(sources, json)
+        return
     read = [(source, *_read(source, skip_invalid)) for source in sources]
     for source, games, skipped in read:
         if not len(games):
@@ -125,8 +130,12 @@ def convert(source: Source, target: File, skip_invalid: SkipInvalid = False) -> 
 
     Args:
         source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
+            Overcooked: .safetensors, or overcooked-ai 1.1.0's source distribution (.tar.gz).
         target: output file; the suffix sets the format.
     """
+    if overcooked.is_source(source):
+        overcooked.convert(source, target)
+        return
     games, _ = _read(source, skip_invalid)
     _write(target, games, lambda written: count(len(written), "game"))
 
@@ -159,7 +168,8 @@ def split(
 ) -> None:
     """Split a file of games at random into NAME_train, NAME_val and NAME_test.
 
-    Games on the same deck stay in one part, regardless of the first player.
+    Games on the same deck stay in one part, regardless of the first player. Overcooked
+    games are split by pair of players.
 
     Args:
         file: file of games.
@@ -175,6 +185,9 @@ def split(
     check_writable("--out", out)
     if bool(fractions) == bool(sizes):
         raise ValueError(f"expected either --fractions or --sizes, got {fractions} and {sizes}")
+    if overcooked.is_source(file):
+        overcooked.split(file, fractions, seed, out)
+        return
     games, _ = _read(file, skip_invalid)
     if fractions:
         parts = split_games(games, fractions, seed)
