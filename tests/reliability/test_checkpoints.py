@@ -250,7 +250,7 @@ WRONG_MODELS = {
     ),
     "a leaf more": (
         lambda s: s["params"].update(critic=jnp.zeros(2)),
-        "leaf params/critic .float32.2.. is not stored",
+        "leaf params/critic .float32.2.. is missing",
     ),
     "a leaf less": (
         lambda s: s.pop("done"),
