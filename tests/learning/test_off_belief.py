@@ -200,7 +200,7 @@ def expected_return(
         _, _, value = look(played.ppo, played.learner.params, returns, after, started)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)
         total += GAMMA * np.where(done, 0.0, np.asarray(chances)[:, answer] * worth)
-    return sum(world.chance * total[row] for row, world in enumerate(given))
+    return sum(world.prob * total[row] for row, world in enumerate(given))
 
 
 @pytest.mark.slow  # all worlds of all decisions
