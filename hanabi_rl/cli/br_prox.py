@@ -167,6 +167,7 @@ def zero_shot_command(args: Sequence[str]) -> int:
     """Run `hanabi-rl zero-shot ...` and return the exit code."""
     from hanabi_rl.evaluation.reporting.tables import to_text
     from hanabi_rl.launch.cli_args import parse_or_raise
+    from hanabi_rl.launch.flags import join_help_lines
     from hanabi_rl.launch.train_partner_set import MEASURED
     from hanabi_rl.launch.zero_shot import ZeroShot, diversity_table, rank_table, run_zero_shot
     from hanabi_rl.runs.session import RunStopped
@@ -174,6 +175,7 @@ def zero_shot_command(args: Sequence[str]) -> int:
     from hanabi_rl.storage.renamed_fields import check_not_renamed
 
     check_not_renamed(args)
+    join_help_lines(ZeroShot)
     config = parse_or_raise(
         lambda: tyro.cli(
             ZeroShot, prog="hanabi-rl zero-shot", args=args, description=ZeroShot.__doc__
