@@ -74,7 +74,11 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
     ("partners", PARTNER_COMMANDS, "Select or train diverse partners for `br-prox`."),
     ("entries", ENTRY_COMMANDS, "Add candidates to a challenge of `serve`."),
     ("keys", KEY_COMMANDS, "Create, list or revoke keys of a challenge of `serve`."),
-    ("study", STUDY_COMMANDS, "Run a study with human participants, or report its results."),
+    (
+        "study",
+        STUDY_COMMANDS,
+        "Run a study (`study FILE` is short for `study run FILE`) or report it.",
+    ),
     ("games", GAME_COMMANDS, "List, export or delete the games of a study."),
 )
 

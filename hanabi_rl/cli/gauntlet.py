@@ -21,8 +21,8 @@ def gauntlet(
     """Play agents with unseen partners: bots and agents of every bundled family.
 
     Mean and worst score are over families, each counted once. A star marks partners seen in
-    training, also with other options: those in the agent's card or run, the agent itself, and its
-    initial policy.
+    training, also with other options: those of the agent's card or `--partners`, and its initial
+    policy. The agent itself is no partner.
 
     Args:
         human_proxies: clones or other human proxies to add as one more family.
