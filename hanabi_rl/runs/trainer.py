@@ -248,6 +248,7 @@ def open_trainer(
     checkpoints: Checkpointer | None = None
     tracker: Tracker | None = None
     with ExitStack() as stack:
+        stop = stack.enter_context(GracefulStop())  # on every host before the first host goes on
         if parallel.process_index() == 0:
             checkpoints = stack.enter_context(
                 Checkpointer(
@@ -271,7 +272,6 @@ def open_trainer(
                     config=to_dict(config),
                 )
             )
-        stop = stack.enter_context(GracefulStop())
         trainer = Trainer(
             run_dir,
             algorithm,
