@@ -5,6 +5,7 @@ from typing import Annotated, Any, Protocol, get_args
 import flax.linen as nn
 import tyro
 
+from hanabi_rl.nn.gru_network import GRUConfig
 from hanabi_rl.nn.networks import Inputs, NetworkConfig, Schedule
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig
@@ -18,6 +19,9 @@ class NetworkKind(Protocol):
     Modules are time first: `T` timesteps of `B` rows; a row is the history of one seat, or single
     decisions if the network has no carry.
     """
+
+    def __hash__(self) -> int:
+        """Configs are static arguments of compiled functions."""
 
     @property
     def kind(self) -> str:
@@ -67,7 +71,7 @@ class NetworkKind(Protocol):
         """`spec` as it enters identities, which later names of fields do not change."""
 
 
-AnyNetworkConfig = NetworkConfig | StructuredConfig
+AnyNetworkConfig = NetworkConfig | StructuredConfig | GRUConfig
 """All network configs: a new network is added here."""
 NetworkField = Annotated[AnyNetworkConfig, tyro.conf.AvoidSubcommands]
 """Network field of a config; its flags are those of the preset's kind."""

@@ -19,12 +19,14 @@ from hanabi_rl.agents.policy_file import read_file, write_file
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.config import NetworkKind
+from hanabi_rl.nn.gru_network import GRUConfig
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT, NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
 
 SMALL: Any = {"embedding": (16,), "decoder": (12,), "critic": (8,), "dropout": 0.5}
 MEMORIES = [
     NetworkConfig(lstm=(16, 12), **SMALL),
+    GRUConfig(gru=(16, 12), **SMALL),
 ]
 NETWORKS: list[Any] = [
     *MEMORIES,
