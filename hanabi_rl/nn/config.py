@@ -9,6 +9,7 @@ from hanabi_rl.nn.gru_network import GRUConfig
 from hanabi_rl.nn.networks import Inputs, NetworkConfig, Schedule
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.nn.transformer_network import TransformerConfig
 
 PyTree = Any
 
@@ -71,7 +72,7 @@ class NetworkKind(Protocol):
         """`spec` as it enters identities, which later names of fields do not change."""
 
 
-AnyNetworkConfig = NetworkConfig | StructuredConfig | GRUConfig
+AnyNetworkConfig = NetworkConfig | StructuredConfig | GRUConfig | TransformerConfig
 """All network configs: a new network is added here."""
 NetworkField = Annotated[AnyNetworkConfig, tyro.conf.AvoidSubcommands]
 """Network field of a config; its flags are those of the preset's kind."""

@@ -15,11 +15,17 @@ from hanabi_rl.algorithms.registry import run
 from hanabi_rl.cli.app import main
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.nn.gru_network import GRUConfig
+from hanabi_rl.nn.transformer_network import TransformerConfig
 from hanabi_rl.runs.session import RunStopped
 
 ENVS, STEPS, UPDATES = 16, 12, 3
 SMALL: Any = {"embedding": (16,), "decoder": (16,), "critic": (16,)}
-NETWORKS: list[Any] = [GRUConfig(gru=(8, 8), **SMALL)]
+NETWORKS: list[Any] = [
+    GRUConfig(gru=(8, 8), **SMALL),
+    pytest.param(
+        TransformerConfig(transformer=(8, 8), heads=2, window=5, **SMALL), marks=pytest.mark.slow
+    ),
+]
 
 
 def fields(network: Any, folder: Path, **changes: Any) -> dict[str, Any]:

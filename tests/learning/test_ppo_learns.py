@@ -15,10 +15,15 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 from hanabi_rl.nn.gru_network import GRUConfig
 from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.transformer_network import TransformerConfig
 
 NUM_UPDATES = 16
 SMALL: Any = {"embedding": (32,), "decoder": (32,), "critic": (32,), "dropout": 0.5}
-NETWORKS: list[Any] = [NetworkConfig(lstm=(32,), **SMALL), GRUConfig(gru=(32,), **SMALL)]
+NETWORKS: list[Any] = [
+    NetworkConfig(lstm=(32,), **SMALL),
+    GRUConfig(gru=(32,), **SMALL),
+    TransformerConfig(transformer=(32,), window=16, **SMALL),
+]
 
 
 class Run(NamedTuple):

@@ -22,11 +22,13 @@ from hanabi_rl.nn.config import NetworkKind
 from hanabi_rl.nn.gru_network import GRUConfig
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT, NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.nn.transformer_network import TransformerConfig
 
 SMALL: Any = {"embedding": (16,), "decoder": (12,), "critic": (8,), "dropout": 0.5}
 MEMORIES = [
     NetworkConfig(lstm=(16, 12), **SMALL),
     GRUConfig(gru=(16, 12), **SMALL),
+    TransformerConfig(transformer=(16, 12), heads=2, window=7, **SMALL),
 ]
 NETWORKS: list[Any] = [
     *MEMORIES,
@@ -116,9 +118,22 @@ def test_memory_learns_to_recall(network: NetworkKind) -> None:
     assert least < 0.35 if network.has_carry else least > 0.65
 
 
+def test_transformer_reads_its_window_only() -> None:
+    network = TransformerConfig(transformer=(8,), window=3, **SMALL)
+    actor, (obs, legal, reset) = network.actor(ACTIONS), inputs(6)
+    empty = network.initial_carry(ROWS)
+    params = jax.jit(actor.init)(jax.random.key(0), empty, obs, legal, reset)
+    apply: Any = jax.jit(actor.apply)
+    other = obs.copy()
+    other[1, :, 0] += 1
+    one, two = (apply(params, empty, x, legal, reset)[1] for x in (obs, other))
+    changed = np.abs(np.asarray(one - two)).max(axis=(1, 2))
+    assert (changed[1:4] > 1e-4).all() and (changed[[0, 4, 5]] < 1e-6).all()
+
+
 def test_no_layer_above_asks_for_class_of_network() -> None:
     package = Path(hanabi_rl.__file__).parent
+    asks = r"isinstance\([^)]*(Structured|GRU|Transformer|Network)Config"
     for folder in ("agents", "learning", "algorithms"):
         for path in sorted((package / folder).rglob("*.py")):
-            asks = re.search(r"isinstance\([^)]*(Structured|GRU|Network)Config", path.read_text())
-            assert asks is None, path
+            assert re.search(asks, path.read_text()) is None, path
