@@ -33,14 +33,13 @@ WAY = {
     "algorithms.registry": ("_Algorithms.__getitem__",),
     "algorithms.hdr_ippo": ("hdr_objective", "hdr_ippo", "HDRIPPO.run", "HDRIPPO.training"),
     "algorithms.ppo_runner": (
-        "run_updates",
         "TrainingSetup",
         "PPOAlgorithm.run",
         "PPOAlgorithm.train",
-        "_Trainer.__init__",
-        "_Trainer.run",
-        "_Trainer.check",
+        "PPOLearner.update",
+        "PPOLearner.terms",
     ),
+    "runs.trainer": ("Schedule", "Trainer.__post_init__", "Trainer.run"),
     "learning.parallel": ("data_parallel", "psum"),
     "learning.ppo": (
         "LearnerState",

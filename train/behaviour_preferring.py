@@ -1,4 +1,4 @@
-"""Behaviour-preferring partners and their responses: candidates for `hanabi-rl partners`.
+"""Behaviour-preferring partners and their best responses, candidates for `hanabi-rl partners`.
 
 python train/behaviour_preferring.py --preset small --num-pairs 16
 python train/behaviour_preferring.py --num-pairs 12

@@ -1,5 +1,4 @@
-"""Best response to given partners, from nothing: to one, or to a population (the second stage of
-FCP).
+"""Best response to one partner or a population (second stage of FCP), from scratch.
 
 python train/best_response.py --partners bot:convention
 python train/best_response.py --partners runs/ippo-a/checkpoints/20 runs/ippo-a runs/ippo-b

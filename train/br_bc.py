@@ -1,4 +1,4 @@
-"""BR-BC: a best response to a cloned policy, learnt beside it.
+"""BR-BC: best response to a behavioural clone, trained with the clone and in self-play.
 
 python train/br_bc.py --bc-policy runs/bc-2p-...
 """

@@ -1,4 +1,4 @@
-"""E3T: from nothing, beside a slow copy of itself that acts at random half of the time.
+"""E3T: training from scratch with a noisy moving average of the policy as partner.
 
 python train/e3t.py
 python train/e3t.py --epsilon 0.25

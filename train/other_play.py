@@ -1,4 +1,4 @@
-"""Other-Play: self-play in which every agent calls the colours by names of its own.
+"""Other-Play: self-play with a separate permutation of colours for every player.
 
 python train/other_play.py
 """

@@ -1,4 +1,4 @@
-"""An algorithm over a grid of its fields and some seeds; run again, it goes on where it was.
+"""Train an algorithm over a grid of its fields and seeds; the same command continues a sweep.
 
 python train/sweep.py --kl-weights 0 0.01 0.08 0.13 0.2 0.3 0.5 0.7 --seeds 0 1 2
 python train/sweep.py --algorithm ippo --preset quick --grid 'entropy_coef=[0.01, 0.05]' --seeds 0 1

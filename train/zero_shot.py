@@ -1,4 +1,4 @@
-"""SP, FCP, HSP and E3T compared on partners that none of them has met; run again, it goes on.
+"""Compare SP, FCP, HSP and E3T with unseen partners; the same command continues a stopped run.
 
 python train/zero_shot.py --out runs/zero-shot
 """

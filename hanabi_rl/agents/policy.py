@@ -88,7 +88,7 @@ def act(
     """Step `policy` and return its most likely action or, with a `key`, a sampled one.
 
     Args:
-        policy, carry, obs, legal, reset: see `Policy.step`.
+        policy: policy to step; the other arguments are those of `Policy.step`.
         key: one PRNG key for the whole batch, or None for greedy play. Ties go to the lowest action
             id, also for a stochastic policy: `bot:random` needs a key.
 

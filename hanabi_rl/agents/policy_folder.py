@@ -47,7 +47,7 @@ def save_policy(
         folder: policy folder, e.g. `<run>/policy`.
         policy: policy to write.
         algorithm: training algorithm, e.g. `bc`.
-        steps, unit: training duration.
+        steps: training duration, in `unit`.
         score: mean score of the evaluation that selected it (greedy or not: `greedy`), or None.
 
     Raises:

@@ -16,7 +16,7 @@ from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.evaluation.measure.prediction import Prediction, predict
 from hanabi_rl.evaluation.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
-from hanabi_rl.evaluation.reporting.report import link_lines, score_table
+from hanabi_rl.evaluation.reporting.training_report import link_lines, score_table
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTrainConfig

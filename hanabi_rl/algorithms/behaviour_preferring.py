@@ -11,7 +11,7 @@ for `hanabi-rl partners`.
 from __future__ import annotations
 
 import dataclasses
-import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.ippo import IPPOConfig
-from hanabi_rl.algorithms.ppo_runner import run_updates
 from hanabi_rl.algorithms.training_partners import sample_lineup
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.evaluation.measure.partner_set import (
@@ -40,14 +40,14 @@ from hanabi_rl.learning.biased_rewards import (
     biased_reward_space,
     sample_biased_rewards,
 )
-from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
 from hanabi_rl.learning.pairs import LearnerPair, PerLearner
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EpisodeSetup
 from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.run_dir import GracefulStop, write_summary
-from hanabi_rl.runs.session import RunStopped, open_run_dir
+from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import Tracker
+from hanabi_rl.runs.trainer import Schedule, Trainer
 from hanabi_rl.storage.files import read_json, write_json
 from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.validation import INT32_MAX, PositiveInt, Range
@@ -143,12 +143,27 @@ def run_pairs(config: BehaviourPreferringConfig) -> dict[str, Any]:
             (k for k, f in enumerate(folders) if not (f / _RECORD).exists()), config.num_pairs
         )
         _check_length(config, run_dir)
-        trainer = _Trainer(config, run_dir, done)
-        with GracefulStop() as stop, trainer.tracker, trainer.progress:
+        pair = make_pair(config)
+        init, update = jax.jit(pair.init), pair.compile_update()
+        steps = 2 * config.num_envs * config.num_steps * config.num_updates
+        tracker = Tracker(
+            run_dir,
+            resume_step=done * config.num_updates if config.resume else None,
+            tensorboard=config.tensorboard,
+            wandb=config.wandb,
+        )
+        progress = Progress(
+            "Behaviour-preferring pairs",
+            total=steps * config.num_pairs,
+            unit="steps",
+            initial=steps * done,
+        )
+        with GracefulStop() as stop, tracker, progress:
             for number in range(done, config.num_pairs):
-                snapshots = trainer.train(number, wanted[number], stop)
-                _keep_pair(folders[number], config, wanted[number], snapshots)
-        summary = _finish(config, run_dir, folders) | {"wall_s": trainer.tracker.wall_s}
+                learner = PairLearner(config, number, wanted[number], pair, update)
+                learner.train(init, run_dir, tracker, stop, progress)
+                _keep_pair(folders[number], config, wanted[number], learner.snapshots)
+        summary = _finish(config, run_dir, folders) | {"wall_s": tracker.wall_s}
         write_summary(run_dir, summary)
     return summary
 
@@ -164,82 +179,94 @@ def _check_length(config: BehaviourPreferringConfig, run_dir: Path) -> None:
         )
 
 
-class _Trainer:
-    """Trains one pair after another with one compiled update."""
+class PairLearner:
+    """One pair, as `Trainer` runs it. Its updates are numbered after those of the pairs before."""
 
-    def __init__(self, config: BehaviourPreferringConfig, run_dir: Path, done: int) -> None:
-        self.config, self.run_dir = config, run_dir
-        self.pair = make_pair(config)
-        self.init, self.update = jax.jit(self.pair.init), self.pair.compile_update()
-        self.steps = config.num_envs * config.num_steps * config.num_updates  # per learner
-        self.tracker = Tracker(
-            run_dir,
-            resume_step=done * config.num_updates if config.resume else None,
-            tensorboard=config.tensorboard,
-            wandb=config.wandb,
-        )
-        self.progress = Progress(
-            "Behaviour-preferring pairs",
-            total=2 * self.steps * config.num_pairs,
-            unit="steps",
-            initial=2 * self.steps * done,
-        )
-
-    def train(
-        self, number: int, wanted: tuple[Weights, float], stop: GracefulStop
-    ) -> list[Snapshot]:
-        """Train one pair and return its checkpoints."""
-        config, total = self.config, self.config.num_updates
-        key = jax.random.fold_in(jax.random.key(config.seed), number)
-        learners, actors = zip(*self.init(key), strict=True)
-        learners, actors = (
-            parallel.replicate(PerLearner(*learners)),
-            parallel.shard(PerLearner(*actors)),
-        )
-        preference = parallel.replicate(
+    def __init__(
+        self,
+        config: BehaviourPreferringConfig,
+        number: int,
+        wanted: tuple[Weights, float],
+        pair: LearnerPair,
+        compiled: Callable[..., Any],
+    ) -> None:
+        self.config, self.number, self.pair, self.compiled = config, number, pair, compiled
+        self.preference = parallel.replicate(
             BiasedReward(jnp.array(wanted[0], jnp.float32), jnp.float32(wanted[1]))
         )
-        marks = set(
-            np.linspace(0, total, config.num_checkpoints + 1).round().astype(int)[1:].tolist()
-        )
-        snapshots: list[Snapshot] = []
-        check = functools.partial(self._check, number)
-        state, numbers = (learners, actors), range(1, total + 1)
-        for update, (learner, _), metrics in run_updates(
-            self.update, state, preference, numbers, check
-        ):
-            if stop.requested and update < total:  # a complete pair is saved
-                raise RunStopped(self.run_dir, stop.exit_code)
-            if update in marks:
-                snapshots.append(self._measured(update, learner))
-                self._log(number, snapshots[-1], metrics)
-        return snapshots
+        self.first = number * config.num_updates  # updates of the pairs before
+        self.snapshots: list[Snapshot] = []
 
-    def _check(self, number: int, update: int, metrics: PerLearner) -> None:
-        for role, found in metrics._asdict().items():
-            if (term := first_not_finite(found)) is not None:
-                raise NotFiniteError(
-                    f"{self.run_dir}: expected a finite {term} of the {role} learner of pair "
-                    f"{number}, update {update}, got {found[term]}"
-                )
+    def train(
+        self,
+        init: Callable[[jax.Array], PerLearner],
+        run_dir: Path,
+        tracker: Tracker,
+        stop: GracefulStop,
+        progress: Progress,
+    ) -> None:
+        """Train the pair; `init` is the compiled `LearnerPair.init`. Raises `RunStopped` after a
+        signal, unless the pair is complete."""
+        config, total = self.config, self.config.num_updates
+        key = jax.random.fold_in(jax.random.key(config.seed), self.number)
+        learners, actors = zip(*init(key), strict=True)
+        marks = np.linspace(0, total, config.num_checkpoints + 1).round().astype(int)
+        evaluate_at = {self.first + mark for mark in marks.tolist() if mark > 0}
+        Trainer(
+            run_dir,
+            NAME,
+            Schedule(self.first + total, evaluate_at),
+            tracker,
+            stop,
+            steps_per_update=2 * config.num_envs * config.num_steps,
+            done=self.first,
+        ).run(self, PerLearner(*learners), PerLearner(*actors), progress)
 
-    def _measured(self, update: int, learners: PerLearner) -> Snapshot:
+    def update(self, learners: PerLearner, actors: PerLearner) -> tuple[Any, Any, Any]:
+        """See `Learner`."""
+        return self.compiled(learners, actors, self.preference)
+
+    def terms(self, number: int, metrics: PerLearner) -> dict[str, Any]:
+        """See `Learner`."""
+        update = number - self.first
+        return {
+            f"the {role} learner of pair {self.number}, update {update}": found
+            for role, found in metrics._asdict().items()
+        }
+
+    def progress(self, metrics: PerLearner) -> dict[str, float | str]:
+        """Number of the pair, and its last score."""
+        del metrics
+        score = {"score": self.snapshots[-1].score} if self.snapshots else {}
+        return {"pair": f"{self.number + 1}/{self.config.num_pairs}", **score}
+
+    def policy(self, learners: PerLearner) -> NetworkPolicy:
+        """Not saved by `Trainer`, but with the complete pair."""
+        raise NotImplementedError
+
+    def evaluate(self, learners: PerLearner) -> dict[str, float]:
+        """Score of the pair, kept with its policies in `snapshots`."""
+        self.snapshots.append(self.measure(learners))
+        return {"score": self.snapshots[-1].score}
+
+    def measure(self, learners: PerLearner) -> Snapshot:
+        """Policies of the pair and their score."""
         policies = PerLearner(*(self.pair.policy(parallel.fetch(learner)) for learner in learners))
         policies = PerLearner(*(policy.replace(precision="float32") for policy in policies))
+        update = int(learners.biased.update)
         return Snapshot(update, _mean_score(policies, self.config), policies)
 
-    def _log(self, number: int, snapshot: Snapshot, metrics: PerLearner) -> None:
+    def summary(
+        self, number: int, metrics: PerLearner, measured: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Number of the pair, its score, and the metrics of both learners."""
+        del number
         named = {
             f"{role}/{name}": float(value)
             for role, found in metrics._asdict().items()
             for name, value in found.items()
         }
-        updates = number * self.config.num_updates + snapshot.update
-        self.tracker.log(updates, {"pair": number, "score": snapshot.score} | named)
-        steps = 2 * updates * self.config.num_envs * self.config.num_steps
-        self.progress.update(
-            steps, pair=f"{number + 1}/{self.config.num_pairs}", score=snapshot.score
-        )
+        return {"pair": self.number, **measured, **named}
 
 
 def _mean_score(policies: PerLearner, config: BehaviourPreferringConfig) -> float:

@@ -27,7 +27,7 @@ from hanabi_rl.algorithms.training_partners import (
 )
 from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay, summarise
-from hanabi_rl.evaluation.reporting.report import link_lines, score_dict, score_table
+from hanabi_rl.evaluation.reporting.training_report import link_lines, score_dict, score_table
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partner_population import PartnerPopulation, stack_policies
@@ -51,8 +51,8 @@ class BestResponseConfig(PartnerConfig, IPPOConfig):
     """Probability that a game is followed by a rematch: same partners, rotated seats, and a network
     with a profile keeps its statistics of them."""
     priority_exponent: NonNegative = 0.0
-    """Exponent of rank-prioritised partner sampling (MEP; 0.5 to 1.5 in ZSC-Eval): above 0,
-    partners with low scores are sampled more often. 0: uniform."""
+    """Exponent of rank-prioritised partner sampling (Maximum Entropy Population, MEP; 0.5 to 1.5 in
+    ZSC-Eval): above 0, partners with low scores are sampled more often. 0: uniform."""
     unseen_return: Unseen = "lowest"
     """With --priority-exponent: return assumed for a partner without finished games, the lowest or
     the mean of the others (mean: ZSC-Eval's code)."""

@@ -29,7 +29,7 @@ from hanabi_rl.algorithms.training_partners import (
 )
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
-from hanabi_rl.evaluation.reporting.report import link_lines, score_dict, score_table
+from hanabi_rl.evaluation.reporting.training_report import link_lines, score_dict, score_table
 from hanabi_rl.learning.config import NonNegativeSteps
 from hanabi_rl.learning.partner_population import stack_policies
 from hanabi_rl.learning.ppo import PPO

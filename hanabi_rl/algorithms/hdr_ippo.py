@@ -22,7 +22,7 @@ from hanabi_rl.algorithms.training_partners import (
 from hanabi_rl.evaluation.measure.calibration import calibrate_temperature
 from hanabi_rl.evaluation.measure.clone_comparison import MIN_GAMES, compare_with_clone
 from hanabi_rl.evaluation.papers import ah2ac2
-from hanabi_rl.evaluation.reporting.report import clone_comparison_dict, report_table
+from hanabi_rl.evaluation.reporting.training_report import clone_comparison_dict, report_table
 from hanabi_rl.learning import losses
 from hanabi_rl.learning.partner_population import stack_policies
 from hanabi_rl.learning.ppo import PPO, Objective

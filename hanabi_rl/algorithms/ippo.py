@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, PPORunConfig, TrainingSetup
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
-from hanabi_rl.evaluation.reporting.report import link_lines, score_dict, score_table
+from hanabi_rl.evaluation.reporting.training_report import link_lines, score_dict, score_table
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.networks import FEED_FORWARD

@@ -5,10 +5,9 @@ A subclass of `PPOAlgorithm` adds a `TrainingSetup` and a report.
 """
 
 import dataclasses
-import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -31,7 +30,7 @@ from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.evaluation.measure.clone_comparison import compare_predictions
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.evaluation.reporting.plots import plot_ppo
-from hanabi_rl.evaluation.reporting.report import prediction_dict, prediction_table
+from hanabi_rl.evaluation.reporting.training_report import prediction_dict, prediction_table
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.games.hanabi.start_states import StartStates, start_states_from_games
 from hanabi_rl.learning import parallel
@@ -42,13 +41,13 @@ from hanabi_rl.learning.rollout import RunnerState, TrainContext
 from hanabi_rl.runs.config import RunConfig, saved_config, with_game
 from hanabi_rl.runs.run_dir import (
     BEST_POLICY,
-    EVALUATED,
     LATEST_POLICY,
     write_input_hashes,
     write_summary,
 )
-from hanabi_rl.runs.session import TrainingSession, open_run_dir, open_session
+from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import announce_stage, read_metrics
+from hanabi_rl.runs.trainer import Schedule, Selection, open_trainer
 from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.validation import BoundedCount, PositiveInt, UnitInterval
 from hanabi_rl.storage.words import count
@@ -101,23 +100,6 @@ def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, f
     return {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
 
 
-def run_updates(
-    update: Callable[..., Any],
-    state: tuple[Any, Any],
-    context: Any,
-    numbers: Iterable[int],
-    check: Callable[[int, Any], None],
-) -> Iterator[tuple[int, tuple[Any, Any], Any]]:
-    """Loop over updates of a state (learner, actors): yield (number, state, metrics on the host).
-    `check` raises before anything is saved if an update was not applied. An update consumes the
-    arrays of the state before it."""
-    for number in numbers:
-        learner, actors, metrics = update(*state, context)
-        state, metrics = (learner, actors), parallel.fetch(metrics)
-        check(number, metrics)
-        yield number, state, metrics
-
-
 @dataclasses.dataclass(frozen=True)
 class TrainingSetup:
     """Training setup of an algorithm for one config, and its evaluation."""
@@ -139,6 +121,20 @@ class TrainingSetup:
     """Metric on the progress bar in addition to the score."""
     temperature: Callable[[NetworkPolicy, PPORunConfig], float] | None = None
     """Temperature by which a policy's logits are divided before saving; None: unchanged."""
+
+
+def run_schedule(config: PPORunConfig, training: TrainingSetup) -> Schedule:
+    """Periodic work of a run."""
+    total = config.num_updates
+    return Schedule(
+        total,
+        evaluate_at=range(0, total, config.eval_every),
+        log_at=range(0, total, config.log_every),
+        save_at=range(0, total, config.save_every),
+        selections=(Selection(BEST_POLICY, training.selection_metric, "best_score"),),
+        save_evaluated=config.save_evaluated,
+        save_latest=True,
+    )
 
 
 class PPOAlgorithm(Algorithm):
@@ -206,29 +202,24 @@ class PPOAlgorithm(Algorithm):
         actor = learner.params["actor"]
         policy = NetworkPolicy(params=actor, rules=ppo.env.rules, network=ppo.network)
         steps = config.num_envs * config.num_steps
-        with open_session(
+        with open_trainer(
             self.name,
             config,
             run_dir,
             (learner, actors),
             policy,
+            run_schedule(config, training),
             params_path="0/params/actor",
-            best_metric=training.selection_metric,
-            steps_per_number=steps,
-        ) as session:
-            trainer = _Trainer(self.name, session, config, training, learner, actors, policy)
-            print(
-                f"{count(config.num_updates, 'update')} of {config.num_envs} x {config.num_steps} "
-                f"environment steps on {parallel.num_devices()} x {jax.devices()[0].device_kind}",
-                file=sys.stderr,
+            steps_per_update=steps,
+        ) as trainer:
+            announce_updates(config, run_dir, trainer.done)
+            updates = PPOLearner(
+                config, training, policy, ppo.compile_update(), parallel.replicate(context)
             )
-            total, done = config.num_updates * steps, int(trainer.learner.update) * steps
-            if done >= total:
-                finished = count(done // steps, "update")
-                print(f"{run_dir} has {finished}: only measuring it again", file=sys.stderr)
+            done, total = trainer.done * steps, config.num_updates * steps
             with Progress(self.title, total=total, unit="steps", initial=done) as progress:
-                trainer.run(ppo.compile_update(), parallel.replicate(context), progress)
-            wall_s = session.wall_s
+                trainer.run(updates, learner, actors, progress)
+            wall_s = trainer.wall_s
 
         parallel.on_main_host(lambda: plot_curve(run_dir, policy.rules, reference is not None))
         return wall_s
@@ -278,6 +269,18 @@ def named_input_hashes(config: PPORunConfig, starts: StartStates | None = None) 
     return found
 
 
+def announce_updates(config: PPORunConfig, run_dir: Path, done: int) -> None:
+    """Print on stderr the size of a run, and whether all its updates are done."""
+    print(
+        f"{count(config.num_updates, 'update')} of {config.num_envs} x {config.num_steps} "
+        f"environment steps on {parallel.num_devices()} x {jax.devices()[0].device_kind}",
+        file=sys.stderr,
+    )
+    if done >= config.num_updates:
+        finished = count(done, "update")
+        print(f"{run_dir} has {finished}: only measuring it again", file=sys.stderr)
+
+
 def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:
     """Plot the run's metrics, with the clone's score if the learner started from the clone."""
     lines = read_metrics(run_dir / "metrics.jsonl")
@@ -307,95 +310,66 @@ def restore_schedules(algorithm: str, ppo: PPO, config: PPORunConfig, run_dir: P
     return dataclasses.replace(ppo, schedule_updates=updates)
 
 
-class _Trainer:
-    """State of a run between updates, and its periodic work."""
+@dataclasses.dataclass
+class PPOLearner:
+    """PPO of a run, as `Trainer` runs it."""
 
-    def __init__(
-        self,
-        algorithm: str,
-        session: TrainingSession,
-        config: PPORunConfig,
-        training: TrainingSetup,
-        learner: LearnerState,
-        actors: RunnerState,
-        policy: NetworkPolicy,
-    ) -> None:
-        self.algorithm, self.session, self.config = algorithm, session, config
-        self.training, self.template = training, policy
-        self.best: float | None = None
-        if session.restored is not None:
-            learner, actors = session.restored.state
-            self.best = (session.restored.host_state or {})["best_score"]
-        self.learner, self.actors = parallel.replicate(learner), parallel.shard(actors)
+    config: PPORunConfig
+    training: TrainingSetup
+    template: NetworkPolicy
+    """Policy of the trained network; its parameters are replaced."""
+    compiled: Callable[..., Any]
+    """`PPO.compile_update`."""
+    context: TrainContext
+    last_log: tuple[float, int] | None = None
+    """Time in seconds, and number of updates, of the last line of metrics."""
 
-    def run(self, update: Callable[..., Any], context: TrainContext, progress: Progress) -> None:
-        """Update to the end, with evaluation, logging and checkpoints."""
-        config, total = self.config, self.config.num_updates
-        start = int(self.learner.update)
-        if start == 0:
-            self.session.log(0, {"env_steps": 0} | self.evaluate(0))
-        self.last_log = (time.monotonic(), start)
-        state, numbers = (self.learner, self.actors), range(start + 1, total + 1)
-        updates = run_updates(update, state, context, numbers, self.check)
-        for done, (learner, actors), metrics in updates:
-            self.learner, self.actors = learner, actors
-            last = done == total
-            measured = self.evaluate(done) if done % config.eval_every == 0 or last else {}
-            if done % config.log_every == 0 or measured:
-                self.log(done, metrics, measured, progress)
-            if done % config.save_every == 0 or last or self.session.stop_requested():
-                self.save(done, measured)
+    def update(self, state: LearnerState, actors: RunnerState) -> tuple[Any, Any, Any]:
+        """See `Learner`; the first update starts the clock of `steps_per_s`."""
+        self.last_log = self.last_log or (time.monotonic(), int(state.update))
+        return self.compiled(state, actors, self.context)
 
-    def log(
-        self, done: int, metrics: dict[str, Any], measured: dict[str, float], progress: Progress
-    ) -> None:
-        """Write a line of metrics and update the progress bar."""
-        per_update = self.config.num_envs * self.config.num_steps
-        numbers = {name: float(value) for name, value in metrics.items()} | measured
-        now, (then, before) = time.monotonic(), self.last_log
-        rate, self.last_log = (done - before) * per_update / (now - then), (now, done)
-        steps = done * per_update
-        self.session.log(done, {"env_steps": steps, **numbers, "steps_per_s": rate})
+    def terms(self, number: int, metrics: dict[str, Any]) -> dict[str, Any]:
+        """See `Learner`."""
+        return {f"update {number}": metrics}
+
+    def progress(self, metrics: dict[str, Any]) -> dict[str, float]:
+        """Score of the training games, and the `progress_metric`."""
         name = self.training.progress_metric
-        shown = {} if name is None else {name: numbers[name]}
-        progress.update(steps, score=numbers["train_score"], **shown)
+        shown = {} if name is None else {name: float(metrics[name])}
+        return {"score": float(metrics["train_score"])} | shown
 
-    def check(self, number: int, metrics: dict[str, Any]) -> None:
-        """See `TrainingSession.check_finite`."""
-        self.session.check_finite(f"update {number}", metrics)
+    def current(self, state: LearnerState) -> NetworkPolicy:
+        """Policy as it trains, at temperature 1."""
+        return self.template.replace(params=parallel.fetch(state.params["actor"]))
 
-    def policy(self) -> NetworkPolicy:
-        """Current policy."""
-        return self.template.replace(params=parallel.fetch(self.learner.params["actor"]))
+    def policy(self, state: LearnerState) -> NetworkPolicy:
+        """See `Learner`; at the algorithm's temperature."""
+        policy, temperature = self.current(state), self.training.temperature
+        if temperature is None:
+            return policy
+        found = parallel.on_main_host(lambda: temperature(policy, self.config))
+        return policy.at_temperature(found)
 
-    def evaluate(self, done: int) -> dict[str, float]:
-        """Evaluate the policy and save the best (the initial one is not saved as best)."""
-        measured = parallel.on_main_host(lambda: self.training.evaluate(self.policy(), self.config))
-        score = measured[self.training.selection_metric]
-        if self.config.save_evaluated:
-            steps = done * self.config.num_envs * self.config.num_steps
-            self.keep(f"{EVALUATED}/{steps}", done, score)
-        if done and math.isfinite(score) and (self.best is None or score > self.best):
-            self.best = score
-            self.keep(BEST_POLICY, done, score)
-        return measured
+    def evaluate(self, state: LearnerState) -> dict[str, float]:
+        """See `TrainingSetup.evaluate`."""
+        return parallel.on_main_host(
+            lambda: self.training.evaluate(self.current(state), self.config)
+        )
 
-    def keep(self, name: str, done: int, score: float | None) -> None:
-        """Write a policy folder of the run."""
-        steps = done * self.config.num_envs * self.config.num_steps
-        policy, temperature = self.policy(), self.training.temperature
-        if temperature is not None:
-            policy = policy.at_temperature(
-                parallel.on_main_host(lambda: temperature(policy, self.config))
-            )
-        self.session.save_policy(name, policy, algorithm=self.algorithm, steps=steps, score=score)
-
-    def save(self, done: int, metrics: dict[str, float]) -> None:
-        """Write a checkpoint and `policy-latest`; raise `RunStopped` after a signal."""
-        state = (self.learner, parallel.unshard(self.actors))
-        self.session.save(done, state, host_state={"best_score": self.best}, metrics=metrics)
-        self.keep(LATEST_POLICY, done, metrics.get(self.training.selection_metric))
-        self.session.raise_if_stopped()
+    def summary(
+        self, number: int, metrics: dict[str, Any], measured: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Environment steps, metrics of the update, evaluation, and environment steps per second
+        since the last line."""
+        per_update = self.config.num_envs * self.config.num_steps
+        numbers = {name: float(value) for name, value in metrics.items()}
+        line = {"env_steps": number * per_update, **numbers, **measured}
+        if self.last_log is None:
+            return line
+        now, (then, before) = time.monotonic(), self.last_log
+        self.last_log = now, number
+        return line | {"steps_per_s": (number - before) * per_update / (now - then)}
 
 
 def reported_policy(config: PPORunConfig, run_dir: Path) -> NetworkPolicy:

@@ -28,10 +28,10 @@ class PartnerConfig(RunConfig):
     """Settings of algorithms whose learner can train with given partners."""
 
     partners: tuple[str, ...] = ()
-    """Trained policies of one game and network to train with: clones, HDR-IPPO of several weights.
-    They sample their moves (`RUN?temperature=0.3` sharpens them). Environments are divided among
-    them, and `policy/` is the policy with the best mean score. A best response also accepts bots
-    and families such as `bot:rules?seed=0..9`."""
+    """Partners in training: agents, bots or families (`bot:rules?seed=0..9`), all of one game;
+    HDR-IPPO accepts only trained policies of one network. Networks sample their moves
+    (`RUN?temperature=0.3` sharpens them), each partner has an equal number of environments, and
+    `policy/` is the policy with the best mean score."""
     lineup: Lineup = "independent"
     """Assignment of partners to seats with 3 or more players. independent: each other seat
     separately; some-or-none: none, or uniformly one or more (AH2AC2's paper); all-or-none: none or

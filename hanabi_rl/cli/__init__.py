@@ -1,5 +1,4 @@
-"""The `hanabi-rl` command. Each subcommand imports what it needs when it runs, so that `--help` is
-quick."""
+"""The `hanabi-rl` command. Subcommands import their dependencies late to keep `--help` fast."""
 
 from hanabi_rl.cli.app import main
 

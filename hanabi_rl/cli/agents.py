@@ -1,4 +1,4 @@
-"""Arguments that commands share, agents by name; and the list of agents."""
+"""Argument types and helpers shared by commands; `hanabi-rl agents`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.data.games import Games
 
-Agent = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT")]
+_NAMES = (
+    "agent:NAME, bot:NAME, hf:OWNER/NAME, a run's folder, a policy folder or file, a "
+    "checkpoints/<step>, ... (`hanabi-rl agents` lists names)"
+)
+Agent = Annotated[
+    tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT", help=f"agent to evaluate: {_NAMES}")
+]
 Agents = Annotated[
-    tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="AGENT [AGENT ...]")
+    tuple[str, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="AGENT [AGENT ...]", help=f"agents to evaluate: {_NAMES}"),
 ]
 File = tyro.conf.Positional[Path]
 Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -27,24 +35,28 @@ SeedNames = Annotated[
     tuple[str, ...] | None,
     tyro.conf.arg(
         metavar="SEED|SEED..NUMBER [...]",
-        help="hanab.live deals to play instead of random decks, by the site's seeds: p2v0s1..200, "
-        "p2v0s7 p2v0s12",
+        help="hanab.live deals, by their seeds, instead of random decks: p2v0s1..200, or p2v0s7 "
+        "p2v0s12",
     ),
 ]
 DeckSeed = Annotated[Seed, tyro.conf.arg(help="seed of the decks and of sampled actions")]
 Players = Annotated[
     int | None,
-    tyro.conf.arg(help="2 to 5; bots play 2 by default, trained agents what they were trained for"),
+    tyro.conf.arg(help="number of players, 2 to 5; None: 2 for bots, the trained agent's number"),
 ]
-Sample = Annotated[
-    Flag, tyro.conf.arg(help="sample actions instead of taking the most likely ones")
-]
+Sample = Annotated[Flag, tyro.conf.arg(help="sample actions instead of taking the most likely")]
+Json = Annotated[Flag, tyro.conf.arg(help="print one line of JSON on stdout, the text on stderr")]
 DEFAULT_GAMES = 5000
 _GAME_FILES = (".safetensors", ".json", ".jsonl")
 
 
+def play_mode(sample: bool) -> str:
+    """Name of the way in which actions are chosen."""
+    return "sampled" if sample else "greedy"
+
+
 def names_games(source: str) -> bool:
-    """True for a file of games or a replay link, False for an agent (which may be a file too)."""
+    """True for a file of games or a replay link, False for an agent, including policy files."""
     from hanabi_rl.agents.loading import parse_name
     from hanabi_rl.agents.policy_file import is_policy
     from hanabi_rl.data.formats.hanab_live import is_link
@@ -58,9 +70,9 @@ def names_games(source: str) -> bool:
 def chosen_decks(
     seed_names: Sequence[str] | None, games: int | None, seed: int | None
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Return the number of decks, their seed, and the names of hanab.live deals, () without.
+    """Return the number of decks, their seed, and the names of hanab.live deals (default: ()).
 
-    Raises ValueError for names that are wrong, or together with `--games` or `--seed`.
+    Raises ValueError for invalid names, or for names together with `--games` or `--seed`.
     """
     if seed_names is None:
         return DEFAULT_GAMES if games is None else games, seed or 0, ()
@@ -69,18 +81,18 @@ def chosen_decks(
     for flag, value in (("--games", games), ("--seed", seed)):
         if value is not None:
             raise ValueError(
-                f"{flag}: expected no {flag} with --seed-names, which names the deals, got {value}"
+                f"{flag}: expected no {flag} with --seed-names, which fixes the deals, got {value}"
             )
     return len(parse_seed_names(seed_names)[0]), 0, tuple(seed_names)
 
 
 def load_agent(agent: str, players: int | None) -> Policy:
-    """`load_agents` of one."""
+    """Load one agent, as `load_agents`."""
     return load_agents([agent], players)[0]
 
 
 def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
-    """`hanabi_rl.agents.loading.load_agents`, imported here to keep `--help` quick."""
+    """Load agents by name; imports `hanabi_rl.agents.loading` late to keep `--help` fast."""
     from hanabi_rl.agents import loading
 
     return loading.load_agents(agents, players)
@@ -89,7 +101,7 @@ def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
 def games_of_source(
     source: str, players: int | None, games: int, seed: int, sample: bool = False
 ) -> tuple[Games, str, dict[str, Any]]:
-    """The games of a file, or of an agent with copies of itself; their title and JSON fields."""
+    """Return recorded games, or an agent's self-play games, with their title and JSON fields."""
     from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 
@@ -104,41 +116,37 @@ def games_of_source(
 
 
 def selfplay_title(agent: str, policy: Policy, sample: bool, decks: str) -> str:
-    """The first line about games of an agent with copies of itself."""
-    how, players = "sampled" if sample else "greedy", policy.rules.num_players
-    return f"{agent}: {how} self-play, {players} players, {decks}"
+    """Title of a table about self-play games."""
+    players = policy.rules.num_players
+    return f"{agent}: {play_mode(sample)} self-play, {players} players, {decks}"
 
 
 def seats_text(games: Games) -> str:
-    """The seats of recorded games that are measured."""
+    """Name of the seats that are evaluated in recorded games."""
     return "every seat" if games.human_seats is None else "human seats"
 
 
 def algorithms_of(agents: Sequence[str], policies: Sequence[Policy]) -> list[str]:
-    """The algorithm of each agent, or the bot's name."""
+    """Return the training algorithm of each agent; for a bot its name."""
     from hanabi_rl.agents.policy import NetworkPolicy
 
-    names = []
-    for agent, policy in zip(agents, policies, strict=True):
-        algorithm = (
-            policy.info.algorithm
-            if isinstance(policy, NetworkPolicy)
-            else agent.removeprefix("bot:")
-        )
-        names.append(algorithm or "unnamed")
-    return names
+    return [
+        (policy.info.algorithm if isinstance(policy, NetworkPolicy) else agent.removeprefix("bot:"))
+        or "unnamed"
+        for agent, policy in zip(agents, policies, strict=True)
+    ]
 
 
 def assign_groups(
-    agents: Sequence[str], labels: Sequence[str], otherwise: Sequence[str], chosen: Sequence[str]
+    agents: Sequence[str], labels: Sequence[str], defaults: Sequence[str], chosen: Sequence[str]
 ) -> list[str]:
-    """The group of each agent: of `--group`, or its entry in `otherwise`.
+    """Return the group of each agent: from `--group`, or its entry in `defaults`.
 
     Raises:
-        ValueError: as `parse_groups`; an agent is in two groups; or a group has the `otherwise`
-            name of an agent that it leaves out.
+        ValueError: as `parse_groups`; an agent is in two groups; or a group has the default name of
+            an agent outside the group.
     """
-    groups = list(otherwise)
+    groups = list(defaults)
     named: dict[int, str] = {}
     for name, members in parse_groups(chosen, agents, labels).items():
         for index in members:
@@ -151,8 +159,8 @@ def assign_groups(
     for index in set(range(len(agents))) - set(named):
         if groups[index] in named.values():
             raise ValueError(
-                f"--group {groups[index]}=...: expected {labels[index]} among its agents, or "
-                f"another name: {groups[index]} is its name without one"
+                f"--group {groups[index]}=...: add {labels[index]} or rename the group: "
+                f"{groups[index]} is the default group of {labels[index]}"
             )
     return groups
 
@@ -160,8 +168,10 @@ def assign_groups(
 def parse_groups(
     chosen: Sequence[str], agents: Sequence[str], labels: Sequence[str]
 ) -> dict[str, list[int]]:
-    """`--group NAME=AGENT,AGENT ...` -> name -> indices of its agents, named as on the command line
-    or by their labels. Raises ValueError for other text."""
+    """Parse `--group NAME=AGENT,AGENT ...` to name -> indices of agents.
+
+    Agents are named as on the command line or by label. Raises ValueError for other text.
+    """
     groups: dict[str, list[int]] = {}
     for text in chosen:
         name, _, members = text.partition("=")
@@ -181,23 +191,24 @@ def parse_groups(
 
 
 def _members(text: str, known: Collection[str]) -> list[str]:
-    """`A,B?safe=0.6,0.1,C` -> names: the longest of `known` that matches, which may have commas in
-    its options, otherwise the text up to the next comma."""
+    """Split `A,B?safe=0.6,0.1,C` into agents: options of `known` names may contain commas."""
     members = []
     while text:
-        begins = [name for name in known if f"{text},".startswith(f"{name},")]
-        member = max(begins, key=len, default=text.partition(",")[0])
+        matches = [name for name in known if f"{text},".startswith(f"{name},")]
+        member = max(matches, key=len, default=text.partition(",")[0])
         members.append(member)
         text = text[len(member) + 1 :]
     return members
 
 
 def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> None:
-    """List agents, their parameters, and the options of every agent: AGENT?option=value&... With a
-    name, print the card of that agent.
+    """List bundled agents and bots, or print the card of one agent.
+
+    The list has the parameters of each bot and the options of every agent, which are added to a
+    name as AGENT?option=value&...
 
     Args:
-        name: any agent; without a card, as a run's, the known fields are printed.
+        name: agent to describe; a run has no card, so its known fields are printed.
         json: print one line of JSON.
     """
     from hanabi_rl.agents.loading import agent_catalog
@@ -212,7 +223,7 @@ def list_agents(name: tyro.conf.Positional[str] = "", json: Flag = False) -> Non
 
 
 def _one(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The card of an agent, or its known fields, without options."""
+    """Card of an agent without its options; known fields if the card is missing."""
     from hanabi_rl.agents.loading import load_policy, parse_name
     from hanabi_rl.agents.policy import NetworkPolicy
     from hanabi_rl.agents.provenance import read_model_card, run_metadata
@@ -225,11 +236,11 @@ def _one(known: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
         return {"name": plain, **card}
     policy = load_policy(plain)
     if parsed.scheme or not isinstance(policy, NetworkPolicy):
-        without = {"card": "none: published by others", "players": policy.rules.num_players}
+        fields = {"card": "none: external agent", "players": policy.rules.num_players}
     else:  # a run's
-        without = {"card": "none: `hanabi-rl export` writes one", **run_metadata(plain, policy)}
-        without["score"] = policy.info.score  # by which it was selected
-    return {"name": plain, **without}
+        fields = {"card": "none: `hanabi-rl export` writes one", **run_metadata(plain, policy)}
+        fields["score"] = policy.info.score  # by which the policy was selected
+    return {"name": plain, **fields}
 
 
 def _card(agent: dict[str, Any]) -> str:
@@ -253,7 +264,7 @@ def _table(known: dict[str, Any]) -> str:
             lines.append(f"{'':<{width}}  self-play: {in_words(agent, 'scores')}")
         for name, parameter in agent.get("parameters", {}).items():
             lines.append(f"{'':<{width}}  ?{name}={parameter['default']} ({parameter['type']})")
-    lines.append("options of every agent")
+    lines.append("options of all agents")
     lines += [f"{'':<{width}}  ?{about}" for about in known["options"].values()]
     return "\n".join(lines)
 
@@ -269,4 +280,4 @@ def _figures(agent: dict[str, Any]) -> str:
     if agent["prediction"] is None:
         return text
     prediction = agent["prediction"]
-    return f"{text}, predicts {prediction['accuracy']:.3f} of the moves of {prediction['file']}"
+    return f"{text}, prediction accuracy {prediction['accuracy']:.3f} on {prediction['file']}"

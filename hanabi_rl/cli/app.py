@@ -1,34 +1,32 @@
-"""The `hanabi-rl` command: its subcommands and error messages."""
+"""The `hanabi-rl` command: list of subcommands, parser and error messages."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import io
 import re
 import sys
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 from tyro.extras import SubcommandApp
 
 from hanabi_rl.cli.adaptation import adaptation
 from hanabi_rl.cli.agents import list_agents
-from hanabi_rl.cli.behaviour import behaviour
 from hanabi_rl.cli.br_prox import br_prox
 from hanabi_rl.cli.challenge import challenge
-from hanabi_rl.cli.conventions import conventions
 from hanabi_rl.cli.cross_play import cross_play
 from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
 from hanabi_rl.cli.export import export
 from hanabi_rl.cli.gauntlet import gauntlet
 from hanabi_rl.cli.human_likeness import human_likeness
-from hanabi_rl.cli.interdependence import interdependence
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.live import live
+from hanabi_rl.cli.measures import behaviour, conventions, interdependence
 from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.partners import PARTNER_COMMANDS
 from hanabi_rl.cli.play import play
@@ -43,13 +41,10 @@ from hanabi_rl.launch.flags import check_lists_once, list_flags, normalize_flags
 from hanabi_rl.launch.process_setup import configure_process
 from hanabi_rl.storage.validation import validate_arguments
 
-F = TypeVar("F", bound=Callable[..., Any])
 _DESCRIPTION = (
-    "Human-like Hanabi partners: train and evaluate agents, handle recorded games. --debug shows "
-    "an error's traceback, --version the installed version."
+    "Train and evaluate human-like Hanabi partners, process recorded games.\n"
+    "--debug prints the traceback of an error, --version the installed version."
 )
-
-
 _COMMANDS: Mapping[str, Any] = {
     "evaluate": evaluate,
     "cross-play": cross_play,
@@ -75,32 +70,27 @@ _COMMANDS: Mapping[str, Any] = {
 }
 STUDY_COMMANDS = {"run": study, "report": report}
 _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
-    (
-        "data",
-        DATA_COMMANDS,
-        "Recorded games: statistics, formats, splits, downloads, generated games.",
-    ),
-    ("partners", PARTNER_COMMANDS, "Diverse partners for `br-prox`."),
-    ("entries", ENTRY_COMMANDS, "Candidates of a challenge that `serve` runs."),
-    ("keys", KEY_COMMANDS, "Keys of their games."),
+    ("data", DATA_COMMANDS, "Inspect, convert, split, download or generate games."),
+    ("partners", PARTNER_COMMANDS, "Select or train diverse partners for `br-prox`."),
+    ("entries", ENTRY_COMMANDS, "Add candidates to a challenge of `serve`."),
+    ("keys", KEY_COMMANDS, "Create, list or revoke keys of a challenge of `serve`."),
     (
         "study",
         STUDY_COMMANDS,
-        "Run a study in which people play with agents (`study FILE`); report its results.",
+        "Run a study (`study FILE` is short for `study run FILE`) or report it.",
     ),
-    ("games", GAME_COMMANDS, "Games of a `study`."),
+    ("games", GAME_COMMANDS, "List, export or delete the games of a study."),
 )
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run one command of `args` (default: the command line). A user's error is one line on stderr
-    and exit code 2."""
+    """Run one command of `args` (default: sys.argv); a user error exits with code 2."""
     configure_process()
     with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as words:
         if words[:1] == ["--version"]:
             print(f"hanabi-rl {version('hanabi-rl')}")
             return
-        if words[:1] in (["train"], ["sweep"], ["zero-shot"]):  # with flags of their own
+        if words and words[0] in _TRAINING:
             code = _train(words[0], words[1:])
         else:
             if words[:1] == ["study"] and words[1:2] and words[1] not in (*STUDY_COMMANDS, *_HELP):
@@ -108,22 +98,22 @@ def main(args: Sequence[str] | None = None) -> None:
             _check_renamed(words)
             if (body := _command(words)) is not None:
                 check_lists_once(normalize_flags(words), list_flags(body))
-            _parsed(words)()
+            _parse(words, brief=body is None)()
             return
     sys.exit(code)
 
 
-def _parsed(args: list[str]) -> Callable[[], None]:
-    """The command of a command line, ready to run. Raises ValueError for an extra argument, instead
-    of tyro's error, which calls it an option."""
+def _parse(args: list[str], brief: bool) -> Callable[[], None]:
+    """Return the command with its arguments. Raises ValueError for an extra argument, which tyro's
+    error calls an option."""
     printed = io.StringIO()
     try:
         with redirect_stderr(printed):
-            command: Callable[[], None] = _app().cli(
+            command: Callable[[], None] = _app(brief).cli(
                 prog="hanabi-rl", description=_DESCRIPTION, args=args
             )
     except SystemExit:
-        if (extra := _too_many(printed.getvalue())) is None:
+        if (extra := _extra_arguments(printed.getvalue())) is None:
             sys.stderr.write(printed.getvalue())
             raise
         name = " ".join(args[: 2 if args[0] in [group for group, _, _ in _GROUPS] else 1])
@@ -132,25 +122,26 @@ def _parsed(args: list[str]) -> Callable[[], None]:
     return command
 
 
-def _too_many(printed: str) -> str | None:
-    """The extra arguments that tyro's error names; None for an unknown option or command, for which
-    it lists the known ones."""
+def _extra_arguments(printed: str) -> str | None:
+    """Extra arguments in tyro's error; None if the error is an unknown option or command."""
     lines = (line.strip("│| ") for line in printed.splitlines())
-    text = " ".join(line for line in lines if re.search(r"\w", line))  # without the box's rules
+    text = " ".join(line for line in lines if re.search(r"\w", line))  # without the box's borders
     found = re.search("Unrecognized options: (.*) For full helptext", text)
     if found is None or re.search("Available subcommands|Perhaps you meant", text):
         return None
     return None if re.search(r"(^|\s)-", found[1]) else found[1]
 
 
-def _later(function: F) -> F:
+def _later(function: Callable[..., Any]) -> Callable[..., Any]:
     """`validate_arguments(function)`, called after the command line is parsed."""
+    # one line per argument, because tyro keeps line breaks
+    function.__doc__ = re.sub(r"\n {8,}", " ", inspect.cleandoc(function.__doc__ or ""))
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         return functools.partial(validate_arguments(function), *args, **kwargs)
 
-    return typing.cast(F, run)
+    return run
 
 
 _HELP = ("-h", "--help")
@@ -178,7 +169,7 @@ _RENAMED = {  # old command, or command and old flag -> new name
 
 
 def _check_renamed(args: Sequence[str]) -> None:
-    """Raises ValueError for an old name of a command or a flag, with the new one."""
+    """Raise ValueError with the new name for an old name of a command or flag."""
     names = {arg.partition("=")[0] for arg in normalize_flags(args)}
     for old, new in _RENAMED.items():
         *command, name = old.split()
@@ -187,18 +178,18 @@ def _check_renamed(args: Sequence[str]) -> None:
 
 
 def _train(command: str, args: list[str]) -> int:
-    from hanabi_rl.cli.zero_shot import zero_shot_command
+    """Run a command with a separate parser and return the exit code."""
+    from hanabi_rl.cli.br_prox import zero_shot_command
     from hanabi_rl.launch.script import train_command
     from hanabi_rl.launch.sweep import sweep_command
 
-    if command == "zero-shot":
-        return zero_shot_command(args)
-    return train_command(args) if command == "train" else sweep_command(args)
+    run = {"train": train_command, "sweep": sweep_command, "zero-shot": zero_shot_command}[command]
+    return run(args)
 
 
 def _command(args: Sequence[str]) -> Any:
-    """The function of the command of a command line; None without one."""
-    commands: Mapping[str, Any] = {**_COMMANDS, **{name: of for name, of, _ in _GROUPS}}
+    """The function of the command in `args`; None if there is no complete command."""
+    commands: Mapping[str, Any] = {**_COMMANDS, **{name: group for name, group, _ in _GROUPS}}
     for arg in args:
         found = commands.get(arg.replace("_", "-"))
         if not isinstance(found, Mapping):
@@ -207,28 +198,28 @@ def _command(args: Sequence[str]) -> Any:
     return None
 
 
-def _train_help() -> None:
-    """Train a partner: `hanabi-rl train ALGORITHM ...`."""
+_TRAINING = {
+    "train": "Train an agent: `hanabi-rl train ALGORITHM ...`.",
+    "sweep": "Train an algorithm over a grid of options and seeds.",
+    "zero-shot": "Compare zero-shot coordination methods with unseen partners.",
+}
 
 
-def _sweep_help() -> None:
-    """Train an algorithm over a grid of its options and some seeds."""
+def _app(brief: bool) -> SubcommandApp:
+    """All commands; `brief`: with the first paragraph of their help, for lists of commands."""
 
+    def add(app: SubcommandApp, name: str, body: Callable[..., Any]) -> None:
+        summary = " ".join((body.__doc__ or "").partition("\n\n")[0].split())
+        app.command(name=name, help=summary if brief else None)(_later(body))
 
-def _zero_shot_help() -> None:
-    """Compare methods of zero-shot coordination with unseen partners."""
-
-
-def _app() -> SubcommandApp:
     app = SubcommandApp()
-    app.command(name="train")(_later(_train_help))
-    app.command(name="sweep")(_later(_sweep_help))
-    app.command(name="zero-shot")(_later(_zero_shot_help))
+    for name, about in _TRAINING.items():  # listed here, run by `_train`
+        app.command(name=name, help=about)(lambda: None)
     for name, body in _COMMANDS.items():
-        app.command(name=name)(_later(body))
+        add(app, name, body)
     for name, commands, about in _GROUPS:
         group = SubcommandApp()
         for subcommand, body in commands.items():
-            group.command(name=subcommand)(_later(body))
+            add(group, subcommand, body)
         app.command(group, name=name, help=about)
     return app

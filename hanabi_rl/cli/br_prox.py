@@ -1,4 +1,4 @@
-"""`hanabi-rl br-prox`: best-response proximity."""
+"""`hanabi-rl br-prox` and `zero-shot`: best-response proximity of agents and of methods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hanabi_rl.cli.agents import Agents, Flag, Groups, Sample, assign_groups, load_agents
+import tyro
+
+from hanabi_rl.cli.agents import Agents, Flag, Groups, Sample, assign_groups, load_agents, play_mode
 from hanabi_rl.cli.output import Parts, Plot, measure_command
 from hanabi_rl.storage.validation import BoundedCount, Seed
 from hanabi_rl.storage.words import count
@@ -36,66 +38,57 @@ def br_prox_parts(
     points: Flag = False,
     plot: Plot = None,
 ) -> Parts:
-    """Print the best-response proximity of agents with some partners: BR-Prox (ZSC-Eval).
+    """Print best-response proximity (BR-Prox, ZSC-Eval) of agents with a set of partners.
 
-    Every agent plays the same decks with every partner at every seat. J_BR of each partner is from
-    the file, otherwise its best response plays these decks. Moderate and expert partners differ in
-    their self-play score.
+    Every agent plays the same decks with every partner at every seat. J_BR, the return of a
+    partner's best response, is read from the file; if it is missing, the best response plays the
+    same decks. Expert partners have a self-play score above the median, the others are moderate.
 
     Args:
-        agents: any agents (bot:NAME, agent:NAME, a run's folder, ...), one row each.
-        partners: partners.json, which `hanabi-rl partners select` writes; by hand
+        partners: partners.json, as `hanabi-rl partners select` writes it; minimal content:
             {"partners": [{"agent": NAME, "best_response": NAME}, ...]}.
-        group: agents that are training runs of one method: they share a row, and its interval is
-            over runs.
+        group: agents that are training runs of one method: they share a row, with an interval over
+            runs.
         games: decks per seat.
-        seed: seed of the decks, of sampled actions, and of the resamples.
-        points: add a table by points, lost lives ignored.
+        seed: seed of the decks, of sampled actions and of the bootstrap.
+        points: add a table of points, which ignore lost lives.
     """
     from hanabi_rl.agents.identity import check_distinct
+    from hanabi_rl.evaluation.measure import partner_set
     from hanabi_rl.evaluation.measure.matrix import EvalSetting
-    from hanabi_rl.evaluation.measure.partner_set import (
-        play_partner_self_play,
-        play_partners,
-        read_partners,
-    )
     from hanabi_rl.evaluation.reporting.br_prox import br_prox_dict, comparison_parts, plot_br_prox
     from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.storage.progress import Progress
 
-    setting, chosen = EvalSetting(games, seed, sample), read_partners(partners)
-    unknown = [
-        partner for partner in chosen.partners if not _known(partner, chosen, sample, points)
-    ]
-    how = "sampled" if sample else "greedy"
+    setting, chosen = EvalSetting(games, seed, sample), partner_set.read_partners(partners)
+    unknown = [each for each in chosen.partners if not _known(each, chosen, sample, points)]
     for partner in unknown:
         if not partner.best_response:
             raise ValueError(
-                f"{partners}: expected a best_response of {partner.agent}, whose returns with "
-                f"{how} play are not in the file"
+                f"{partners}: expected a best_response of {partner.agent}, because its returns "
+                f"with {play_mode(sample)} play are not in the file"
             )
     others = [partner.agent for partner in chosen.partners]
     responses = [partner.best_response for partner in unknown]
-    loaded = load_agents([*agents, *others, *responses], chosen.players)
-    policies = loaded[: len(agents)]
-    partner_policies = loaded[len(agents) : len(agents) + len(others)]
-    best_responses = dict(zip(unknown, loaded[len(agents) + len(others) :], strict=True))
+    loaded = iter(load_agents([*agents, *others, *responses], chosen.players))
+    policies, partner_policies = ([next(loaded) for _ in names] for names in (agents, others))
+    best_responses = dict(zip(unknown, loaded, strict=True))
     check_distinct(policies, agents)
     check_distinct(partner_policies, others, f"{partners}: ")
     labels = short_labels(agents)
     groups = assign_groups(agents, labels, labels, group)
     best = _best_returns(chosen.partners, partner_policies, best_responses, setting)
-    selfplay = play_partner_self_play(partner_policies, setting)
+    selfplay = partner_set.play_partner_self_play(partner_policies, setting)
     pairs = len(policies) * len(partner_policies)
     with Progress("br-prox", total=pairs, unit="pairs") as progress:
-        returns = play_partners(policies, partner_policies, setting, progress.update)
+        returns = partner_set.play_partners(policies, partner_policies, setting, progress.update)
 
-    title = f"{partners}: {count(games, 'deck')} per seat, {how}, seed {seed}"
+    title = f"{partners}: {count(games, 'deck')} per seat, {play_mode(sample)}, seed {seed}"
     yield title
     if len(unknown) < len(others) and (chosen.games, chosen.seed) != (games, seed):
         decks = "unknown decks" if chosen.games is None else count(chosen.games, "deck")
         of_seed = "unknown seed" if chosen.seed is None else f"seed {chosen.seed}"
-        print(f"J_BR is the file's: {decks}, {of_seed}", file=sys.stderr)
+        print(f"J_BR is from {partners}: {decks}, {of_seed}", file=sys.stderr)
     figures = {}
     for unit in ("scores", "points") if points else ("scores",):
         compared = _compare(unit, others, best, selfplay, returns, groups, seed)
@@ -116,8 +109,7 @@ br_prox = measure_command(br_prox_parts)
 
 
 def _known(partner: EvalPartner, chosen: PartnerSet, sample: bool, points: bool) -> bool:
-    """True if the file has the partner's J_BR of such games, on decks that nothing was selected
-    by."""
+    """True if the file has J_BR for this play mode, on decks that were not used for selection."""
     alike = chosen.sampled in (None, sample) and chosen.purpose != "selection"
     return alike and partner.score is not None and (partner.points is not None or not points)
 
@@ -128,8 +120,8 @@ def _best_returns(
     responses: Mapping[EvalPartner, Policy],
     setting: EvalSetting,
 ) -> dict[str, np.ndarray]:
-    """J_BR as `scores` and `points` float[M, S]: from the file, and played here for the keys of
-    `responses`. Unknown points are NaN."""
+    """J_BR as `scores` and `points` float[M, S], played for the keys of `responses`, otherwise as
+    in the file. Unknown points are NaN."""
     import numpy as np
 
     from hanabi_rl.evaluation.measure.partner_set import measured, play_pair
@@ -169,3 +161,34 @@ def _compare(
     methods = {name: of_agents[which == name] for name in dict.fromkeys(groups)}
     means = getattr(selfplay, unit).mean(axis=1)
     return Comparison(unit, short_labels(partners), best[unit], means, methods, seed)
+
+
+def zero_shot_command(args: Sequence[str]) -> int:
+    """Run `hanabi-rl zero-shot ...` and return the exit code."""
+    from hanabi_rl.evaluation.reporting.tables import to_text
+    from hanabi_rl.launch.cli_args import parse_or_raise
+    from hanabi_rl.launch.flags import join_help_lines
+    from hanabi_rl.launch.train_partner_set import MEASURED
+    from hanabi_rl.launch.zero_shot import ZeroShot, diversity_table, rank_table, run_zero_shot
+    from hanabi_rl.runs.session import RunStopped
+    from hanabi_rl.storage.files import write_json
+    from hanabi_rl.storage.renamed_fields import check_not_renamed
+
+    check_not_renamed(args)
+    join_help_lines(ZeroShot)
+    config = parse_or_raise(
+        lambda: tyro.cli(
+            ZeroShot, prog="hanabi-rl zero-shot", args=args, description=ZeroShot.__doc__
+        )
+    )
+    try:
+        wanted = run_zero_shot(config)
+    except RunStopped as stopped:
+        print(f"{stopped}; repeat the command to continue.", file=sys.stderr)
+        return stopped.exit_code
+    *tables, figures = tyro.cli(br_prox_parts, args=wanted)
+    print(to_text(*tables), file=sys.stderr)
+    write_json(Path(config.out) / "br-prox.json", figures)
+    measured = Path(config.out) / "partners" / MEASURED
+    print(f"\n{diversity_table(measured)}\n\n{rank_table(figures)}")
+    return 0

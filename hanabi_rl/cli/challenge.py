@@ -27,27 +27,30 @@ def challenge(
     pretrain: Flag = False,
     out: Path | None = None,
 ) -> Parts:
-    """Generate games of a partner, train each method on them within a budget, and play each with
-    that partner: AH2AC2's challenge with any partner. The same command continues a stopped run;
-    other methods add rows.
+    """Run AH2AC2's data-limited challenge with any agent in place of the human players.
+
+    The command generates games of the partner, trains each method on them within a budget of steps,
+    and evaluates each method with the proxies. The same command continues a stopped run; other
+    methods add rows.
 
     Args:
-        partner: agent of the games: a bot, any agent, or A+B for games where they take turns; one
-            that searches with partner_model=C+D comes last.
-        games: training games.
-        players: 2 to 5.
-        methods: some of bc, hdr_ippo, br_bc, ippo (default: all).
+        partner: agent that generates the games; A+B: both, in alternating seats. An agent that
+            searches with partner_model=C+D must come last.
+        games: number of training games.
+        players: number of players, 2 to 5.
+        methods: any of bc, hdr_ippo, br_bc, ippo; default: all.
         features: feature set of the networks: facts, hint-history or conventions.
-        total_steps: environment steps of each method that plays.
+        total_steps: environment steps per method that learns by playing.
         kl_weight: KL weight of HDR-IPPO.
-        heldout_games: games to predict.
-        eval_games: games of each method with the proxies, one per deck, spread over the lineups.
-        seed: seed of the games, the runs and the decks.
-        proxies: evaluation partners (default: the partner; for A+B, both), any agents.
-        agents: other agents to evaluate, such as obl:FILE or a run of Other-Play.
-        pretrain: start cloning from a clone of other bots and agents (the preset `pretrain` of
-            train/bc.py), none of the partner's family; trained once, in the parent folder of `out`.
-        out: folder of the runs and challenge.json; default
+        heldout_games: number of games for action prediction.
+        eval_games: games per method with the proxies, one per deck, spread over the lineups.
+        seed: seed of the games, the training runs and the evaluation decks.
+        proxies: evaluation partners; default: the partner (for A+B, both).
+        agents: additional agents to evaluate, such as obl:FILE or a run of Other-Play.
+        pretrain: start the clone from a clone of other bots and agents (preset `pretrain` of
+            train/bc.py), without the partner's family. It is trained once, in the parent folder of
+            --out.
+        out: folder of the runs and challenge.json; default:
             runs/challenge-PARTNER-PLAYERSp-FEATURES-GAMES[-pretrain]-sSEED.
     """
     from hanabi_rl.launch.data_challenge import METHODS, Challenge, challenge_table, run_challenge
@@ -57,7 +60,7 @@ def challenge(
     name = partner.removeprefix("bot:")
     chosen = Challenge(
         name, games, heldout_games, players, methods or METHODS,
-        features,  # type: ignore[arg-type]  # the network says what it expects
+        features,  # type: ignore[arg-type]  # checked by the network config
         total_steps, kl_weight, eval_games, seed, proxies, agents, pretrain,
     )  # fmt: skip
     size = f"{games}-pretrain" if pretrain else f"{games}"
@@ -66,7 +69,7 @@ def challenge(
     try:
         record = run_challenge(chosen, folder)
     except RunStopped as stopped:
-        print(f"Stopped in {folder}; the same command goes on.", file=sys.stderr)
+        print(f"Stopped in {folder}; repeat the command to continue.", file=sys.stderr)
         sys.exit(stopped.exit_code)
     yield challenge_table(record)
     print(f"Results: {folder}", file=sys.stderr)

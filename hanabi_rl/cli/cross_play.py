@@ -1,4 +1,4 @@
-"""`hanabi-rl cross-play`: every agent with every other."""
+"""`hanabi-rl cross-play`: matrix of scores of every agent with every other agent."""
 
 from __future__ import annotations
 
@@ -39,38 +39,31 @@ def cross_play(
     cache: Path | None = None,
     sample: Sample = False,
 ) -> Parts:
-    """Play every agent with every other at every seat: a table, matrix.csv, matrix.json and
-    matrix.png.
+    """Play every agent with every other agent at every seat and print the score matrix.
 
-    The games of each cell are saved: with more agents only new cells are played, and a stopped run
-    continues.
+    The games of each cell are saved: with additional agents only new cells are played, and a
+    stopped run continues.
 
     Args:
-        agents: any agents (`hanabi-rl agents` lists them).
-        out: folder for the files.
+        out: folder for matrix.csv, matrix.json and matrix.png.
         games: decks per cell, each played with every distinct seating; None: 5000.
         seed: seed of the decks and of sampled actions; None: 0.
-        group: agents to summarise as one; by default those of one algorithm.
-        cache: folder for the cells' games; default OUT/cells.
+        group: agents to summarise as one; default: agents of the same algorithm.
+        cache: folder for the games of each cell; default: OUT/cells.
     """
     from hanabi_rl.evaluation.measure.cells import CellCache
     from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents
-    from hanabi_rl.evaluation.reporting.matrix import (
-        matrix_dict,
-        matrix_parts,
-        short_labels,
-        write_matrix,
-    )
+    from hanabi_rl.evaluation.reporting import matrix as report
 
     games, seed, named = chosen_decks(seed_names, games, seed)
-    policies, labels = load_agents(agents, players), short_labels(agents)
+    policies, labels = load_agents(agents, players), report.short_labels(agents)
     groups = assign_groups(agents, labels, algorithms_of(agents, policies), group)
     lineup = make_agents(policies, labels, groups)
     setting = EvalSetting(games, seed, sample, named)
     matrix = _play(lineup, setting, CellCache(cache or out / "cells"))
-    write_matrix(matrix, out)
-    yield from matrix_parts(matrix)
-    yield matrix_dict(matrix)
+    report.write_matrix(matrix, out)
+    yield from report.matrix_parts(matrix)
+    yield report.matrix_dict(matrix)
 
 
 def _play(
@@ -92,7 +85,7 @@ def _play(
             matrix = play_matrix(agents, setting, cache=cache, on_cell=on_cell)
     except KeyboardInterrupt:
         print(
-            f"\nStopped: finished cells are in {cache.folder}; the same command goes on from there",
+            f"\nStopped; finished cells are in {cache.folder}. Repeat the command to continue.",
             file=sys.stderr,
         )
         sys.exit(130)

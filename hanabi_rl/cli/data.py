@@ -1,7 +1,4 @@
-"""`hanabi-rl data ...` and `hanabi-rl replay`: functions with typed arguments for tyro.
-
-Each imports what it needs when it runs, so that `--help` is quick.
-"""
+"""`hanabi-rl data` and `replay`: inspect, convert, split, download, generate and print games."""
 
 from __future__ import annotations
 
@@ -15,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import File, Flag
+from hanabi_rl.cli import overcooked
+from hanabi_rl.cli.agents import File, Flag, Json
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
 from hanabi_rl.data.seeds import MAX_NUMBER
@@ -24,119 +22,126 @@ from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
-    from hanabi_rl.data.seeds import SiteSeed
     from hanabi_rl.games.hanabi.rules import Rules
 
 Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK")]
 Sources = Annotated[
     tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="PATH|LINK [PATH|LINK ...]")
 ]
+SkipInvalid = Annotated[
+    Flag,
+    tyro.conf.arg(
+        help="skip and count invalid games (other variant, no move, unusual number of players) "
+        "instead of rejecting the file"
+    ),
+]
 PART_NAMES = ("train", "val", "test")
-MOST_REASONS = 5  # shown, of games that are left out
+MAX_REASONS = 5  # printed for skipped games
 
 
 def info(
     sources: Sources,
-    skip_invalid: Flag = False,
+    skip_invalid: SkipInvalid = False,
     seeds: Flag = False,
     max_seed: BoundedCount = MAX_NUMBER,
-    json: Flag = False,
+    json: Json = False,
 ) -> None:
-    """Validate games and print their statistics (scores and lengths as in AH2AC2's Table 1), and
-    how many of their decks are deals of hanab.live, one file after the other.
+    """Validate games and print their statistics, one file at a time.
+
+    The statistics are scores and lengths as in AH2AC2's Table 1, efficiency, and the number of
+    decks that are hanab.live deals.
 
     Args:
-        sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links.
-        skip_invalid: skip and count invalid games (another variant, no move, another number of
-            players than most) instead of refusing the file.
-        seeds: list each game's seed on hanab.live and the site's seat that began (0: the first).
-        max_seed: highest number of a seed that is compared (300000 takes seconds); seeds named in
-            hanab.live's exports are compared in any case.
-        json: print one line of JSON for each file, with all seeds.
+        sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links;
+            Overcooked games as for `convert`.
+        seeds: list each game's seed on hanab.live and the site's index of the first player.
+        max_seed: highest seed number to compare (300000 takes seconds); seeds named in hanab.live
+            exports are always compared.
+        json: print one line of JSON per file, with all seeds.
     """
-    from hanabi_rl.data.seeds import describe_seeds
+    from hanabi_rl.data.seeds import describe_seeds, find_seeds
     from hanabi_rl.data.statistics import describe, statistics
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.measure.intervals import explained
     from hanabi_rl.evaluation.measure.registry import efficiency_figures
     from hanabi_rl.evaluation.reporting.measures import efficiency_line
     from hanabi_rl.storage.files import to_json
+    from hanabi_rl.storage.progress import SOON_S, Progress
 
     if not sources:
         raise ValueError("PATH|LINK: expected at least one file or link, got none")
+    if any(map(overcooked.is_source, sources)):
+        overcooked.print_info(sources, json)
+        return
     read = [(source, *_read(source, skip_invalid)) for source in sources]
     for source, games, skipped in read:
         if not len(games):
             raise ValueError(f"{source}: expected at least one game, got none")
-        stats, found = statistics(games), _find_seeds(games, max_seed)
+        with Progress("seeds", total=max_seed, unit="deals", quiet_s=SOON_S) as progress:
+            found = find_seeds(games, max_seed, progress.update)
+        stats = statistics(games)
         efficiency = efficiency_figures(GameAnalysis(games))
         if json:
-            left_out = {"skipped": skipped.total(), "skipped_endings": skipped}
             rows = [
                 {"game_id": game_id, "seed": seed.name, "rotation": seed.rotation}
                 for game_id, seed in zip(games.game_ids.tolist(), found, strict=True)
                 if seed is not None
             ]
-            record = {"file": source, **dataclasses.asdict(stats), **left_out}
-            print(json_format.dumps(record | to_json(efficiency) | {"seeds": rows}))
+            record = {"file": source, **dataclasses.asdict(stats), "skipped": skipped.total()}
+            record |= {"skipped_endings": skipped, **to_json(efficiency), "seeds": rows}
+            print(json_format.dumps(record))
             continue
         print(explained(f"{source}: {describe(stats)}\n{efficiency_line(efficiency, games.rules)}"))
         if seeds or any(found):
             print(describe_seeds(games, found, listed=seeds))
 
 
-def _find_seeds(games: Games, max_seed: int) -> list[SiteSeed | None]:
-    from hanabi_rl.data.seeds import find_seeds
-    from hanabi_rl.storage.progress import SOON_S, Progress
-
-    with Progress("seeds", total=max_seed, unit="deals", quiet_s=SOON_S) as progress:
-        return find_seeds(games, max_seed, progress.update)
-
-
 def _read(source: str | Path, skip_invalid: bool) -> tuple[Games, Counter[str]]:
-    """The games of a file or a link, and how those left out ended; stderr gets the reasons."""
+    """Games of a file or link, and counts of skipped games by ending; prints the reasons."""
     from hanabi_rl.data.files import load_games
     from hanabi_rl.data.games import GameDataError, raise_invalid
 
     bad: list[GameDataError] = []
     on_invalid = bad.append if skip_invalid else raise_invalid
     try:
-        games = load_games(source, on_invalid=on_invalid, on_change=_say)
+        games = load_games(source, on_invalid=on_invalid, on_change=_warn)
     except GameDataError as error:
         if error.game is None or skip_invalid:
             raise
-        raise ValueError(f"{error} (--skip-invalid leaves such games out)") from error
-    for reason in bad[:MOST_REASONS]:
-        _say(f"left out: {reason}")
-    if len(bad) > MOST_REASONS:
-        _say(f"... and {len(bad) - MOST_REASONS:,} more")
+        raise ValueError(f"{error} (--skip-invalid skips such games)") from error
+    for reason in bad[:MAX_REASONS]:
+        _warn(f"skipped: {reason}")
+    if len(bad) > MAX_REASONS:
+        _warn(f"... and {len(bad) - MAX_REASONS:,} more")
     ends = Counter(error.ended or "unknown" for error in bad)
-    if bad:  # leaving out lost games alone would raise every mean
+    if bad:  # skipping mostly lost games would raise every mean
         counts = ", ".join(f"{number:,} {end}" for end, number in ends.most_common())
         total = count(len(bad) + len(games), "game")
-        _say(f"{source}: {len(bad):,} of {total} left out; how they ended: {counts}")
+        _warn(f"{source}: {len(bad):,} of {total} skipped; by ending: {counts}")
     return games, ends
 
 
-def _say(text: str) -> None:
+def _warn(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def convert(source: Source, target: File, skip_invalid: Flag = False) -> None:
+def convert(source: Source, target: File, skip_invalid: SkipInvalid = False) -> None:
     """Write games in another format and read them back.
 
     Args:
         source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
-        target: the file to write; its suffix says the format.
-        skip_invalid: skip and count invalid games.
+            Overcooked: .safetensors, or overcooked-ai 1.1.0's source distribution (.tar.gz).
+        target: output file; the suffix sets the format.
     """
+    if overcooked.is_source(source):
+        overcooked.convert(source, target)
+        return
     games, _ = _read(source, skip_invalid)
     _write(target, games, lambda written: count(len(written), "game"))
 
 
 def _write(target: Path, games: Games, about: Callable[[Games], str]) -> None:
-    """Writes the games, reads them back, and prints what `about` says of what is in the file, and
-    what of the games is not."""
+    """Write the games, read them back, and print `about` of the file and what the file lacks."""
     from hanabi_rl.data.files import load_games, save_games
 
     save_games(target, games)
@@ -144,12 +149,12 @@ def _write(target: Path, games: Games, about: Callable[[Games], str]) -> None:
     cut = int((written.num_actions < games.num_actions).sum())
     print(f"{target}: {about(written)}")
     if games.players is not None and written.players is None:
-        print(f"Who sat where is not in it: {target.suffix} has no place for that")
+        print(f"{target.suffix} does not store the names of players")
     if cut:
         changed = int((written.scores != games.scores).sum())
         print(
-            f"{cut:,} of them now end where no more points could be reached, as on hanab.live; "
-            f"{changed:,} had lost their last life after that and score more"
+            f"{count(cut, 'game ends', 'games end')} earlier, as on hanab.live: no more points "
+            f"were possible; {changed:,} of them had lost the last life later and now score more"
         )
 
 
@@ -159,18 +164,19 @@ def split(
     sizes: tuple[BoundedCount, ...] = (),
     seed: Seed = 0,
     out: Path = Path(),
-    skip_invalid: Flag = False,
+    skip_invalid: SkipInvalid = False,
 ) -> None:
-    """Divide a file of games at random into <name>_train, _val and _test; games of one deck,
-    whichever seat begins, stay in one part.
+    """Split a file of games at random into NAME_train, NAME_val and NAME_test.
+
+    Games on the same deck stay in one part, regardless of the first player. Overcooked
+    games are split by pair of players.
 
     Args:
-        file: the games.
-        fractions: the parts' shares, adding to 1.
-        sizes: or the parts' games.
-        seed: of the random choice.
-        out: the folder to write to.
-        skip_invalid: skip and count invalid games.
+        file: file of games.
+        fractions: fraction of the games in each part, in total 1.
+        sizes: number of games in each part, in place of --fractions.
+        seed: seed of the random split.
+        out: folder for the parts.
     """
     from hanabi_rl.data.files import save_games
     from hanabi_rl.data.split import split_games, split_games_by_size
@@ -179,18 +185,16 @@ def split(
     check_writable("--out", out)
     if bool(fractions) == bool(sizes):
         raise ValueError(f"expected either --fractions or --sizes, got {fractions} and {sizes}")
+    if overcooked.is_source(file):
+        overcooked.split(file, fractions, seed, out)
+        return
     games, _ = _read(file, skip_invalid)
-    parts = (
-        split_games(games, fractions, seed)
-        if fractions
-        else split_games_by_size(games, sizes, seed)
-    )
-    names = (
-        PART_NAMES
-        if len(parts) <= len(PART_NAMES)
-        else [f"part{number}" for number in range(1, len(parts) + 1)]
-    )
-    for name, part in zip(names, parts, strict=False):
+    if fractions:
+        parts = split_games(games, fractions, seed)
+    else:
+        parts = split_games_by_size(games, sizes, seed)
+    for number, part in enumerate(parts, start=1):
+        name = PART_NAMES[number - 1] if len(parts) <= len(PART_NAMES) else f"part{number}"
         path = out / f"{file.stem}_{name}{file.suffix}"
         save_games(path, part)
         print(
@@ -200,12 +204,12 @@ def split(
 
 
 def download(split: Split = "train", players: int = 2, dest: Path = Path("data")) -> None:
-    """Fetch human games of AH2AC2 from the Hugging Face Hub and validate them.
+    """Download AH2AC2's human games from the Hugging Face Hub and validate them.
 
     Args:
         split: train (1,000 games), val, or all.
-        players: 2 or 3.
-        dest: the folder to write to.
+        players: number of players, 2 or 3.
+        dest: folder for the file.
     """
     info((str(fetch(split, players, dest)),))
 
@@ -217,17 +221,15 @@ def demos(
     bot: str = "convention",
     out: Path | None = None,
 ) -> None:
-    """Generate games of agents with themselves or each other, or take them from the cache.
+    """Generate games of agents, or take them from the cache.
 
     Args:
-        players: 2 to 5.
-        games: how many.
-        seed: of the decks.
-        bot: a bot (convention, simple, ...), any agent (agent:NAME, a folder), or A+B for tables
-            where they take turns around the seats; one that searches with partner_model=C+D comes
-            last.
-        out: the file to write (.safetensors, .json or .jsonl); without it the games are only
-            cached.
+        players: number of players, 2 to 5.
+        games: number of games.
+        seed: seed of the decks.
+        bot: bot (convention, simple, ...) or agent (agent:NAME, a folder); A+B: both, in
+            alternating seats. An agent that searches with partner_model=C+D must come last.
+        out: output file (.safetensors, .json or .jsonl); None: write only to the cache.
     """
     from hanabi_rl.data.statistics import describe, statistics
     from hanabi_rl.games.hanabi.rules import Rules
@@ -244,13 +246,13 @@ def demos(
 def replay_command(
     source: Source, game: int = 0, turn: int | None = None, conventions: Flag = False
 ) -> None:
-    """Print a recorded game turn by turn, and its hanab.live link.
+    """Print a recorded game turn by turn, with its hanab.live link.
 
     Args:
         source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
-        game: which game of the file, from 0.
-        turn: only this turn, from 1 (the deal).
-        conventions: say of each move what it is by the common conventions, and what it breaks.
+        game: index of the game in the file, from 0.
+        turn: print only this turn; 1: the deal.
+        conventions: annotate each move with its meaning and violations by the H-Group conventions.
     """
     from hanabi_rl.data.files import load_some_games
     from hanabi_rl.data.formats.hanab_live import decode_link, is_link, replay_link
@@ -272,7 +274,7 @@ def replay_command(
     print(text(games.rules, deck, moves))
     try:
         print(f"\n{replay_link(games.rules, deck, moves, turn or 1)}")
-    except ValueError as error:  # a game the site does not have
+    except ValueError as error:  # rules that the site does not support
         print(f"\nNo replay link: {error}", file=sys.stderr)
 
 

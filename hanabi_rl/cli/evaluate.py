@@ -30,19 +30,17 @@ def evaluate(
     seed_names: SeedNames = None,
     sample: Sample = False,
 ) -> Parts:
-    """Play an agent with copies of itself and print its scores, with replay links.
+    """Play an agent in self-play and print its scores, with replay links.
 
     Args:
-        agent: any agent (`hanabi-rl agents` lists them): agent:NAME, bot:NAME, a run's folder, a
-            policy folder or file, a checkpoints/<step>, hf:OWNER/NAME, ...
-        games: number of games, each on a deck of its own; None: 5000.
+        games: number of games, one per deck; None: 5000.
         seed: seed of the decks and of sampled actions; None: 0.
     """
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.measure.registry import efficiency_figures
     from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
     from hanabi_rl.evaluation.reporting.measures import efficiency_line
-    from hanabi_rl.evaluation.reporting.report import link_lines, score_table
+    from hanabi_rl.evaluation.reporting.training_report import link_lines, score_table
     from hanabi_rl.play.decks import seed_decks
 
     games, seed, named = chosen_decks(seed_names, games, seed)
@@ -74,7 +72,7 @@ def evaluate(
 
 
 def count_lines(counts: Sequence[int], wall_s: float) -> list[str]:
-    """The games of each score as bars, and their rate."""
+    """Histogram of scores as bars, and games per second."""
     bars = "".join(_BARS[-(-number * (len(_BARS) - 1) // max(counts))] for number in counts)
     rate = sum(counts) / wall_s
     return [

@@ -1,4 +1,4 @@
-"""`hanabi-rl export`: a trained policy as one small file with a model card, here or on the Hub."""
+"""`hanabi-rl export`: write a policy to one file with a model card, or publish it on the Hub."""
 
 from __future__ import annotations
 
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import NetworkPolicy
 
 
+_AGENT_HELP = (
+    "policy folder, run folder, checkpoints/<step>, or exported file; its card provides defaults"
+)
+
+
 def export(
-    agent: Agent,
+    agent: Annotated[Agent, tyro.conf.arg(help=_AGENT_HELP)],
     out: tyro.conf.Positional[Path | None] = None,
     about: str = "",
     data: str = "",
@@ -34,26 +39,26 @@ def export(
     private: Flag = False,
     license: str | None = None,
 ) -> None:
-    """Write a trained policy to one file, in half precision, with a model card in its header; or
-    publish it on the Hugging Face Hub as hf:OWNER/NAME. Any command takes the file as an agent; the
-    card's figures are those of the file.
+    """Write a trained policy to one file, or publish it on the Hugging Face Hub.
+
+    The file has half-precision parameters and a model card in its header, with scores of exactly
+    these parameters. Any command takes the file, or hf:OWNER/NAME, as an agent.
 
     Args:
-        agent: policy folder, run folder, checkpoints/<step> or exported file, whose card gives the
-            defaults.
         out: output file, *.safetensors.
-        about: description of the agent, one sentence.
+        about: description of the agent for the card, one sentence.
         data: training data, for the card.
         command: training command, for the card; default: the command of the run.
-        predict: recorded games to predict, for the card.
-        games: games of greedy self-play, for the card.
-        seed: seed of their decks: other than the seed of the training, which selects on its decks.
-        bits: significant binary digits of each parameter, at most half precision's 11: fewer
+        predict: recorded games for the prediction accuracy on the card.
+        games: greedy self-play games for the scores on the card.
+        seed: seed of the self-play decks; use another than the training seed, because training
+            selects the policy on decks of its seed.
+        bits: significant binary digits of each parameter, at most the 11 of half precision; fewer
             compress better in a wheel or an archive.
-        push: Hub repository to publish to; created if missing. Log in first: `hf auth login`.
-        private: visible to the repository's owner alone.
-        license: licence of the published agent, as the Hub spells it: apache-2.0, cc-by-4.0, ...
-            Default: that of the page in the repository, or unknown.
+        push: Hub repository to publish to, created if missing; log in first: `hf auth login`.
+        private: create a private repository.
+        license: licence of the published agent in the Hub's spelling: apache-2.0, cc-by-4.0, ...;
+            None: the licence on the repository's page, otherwise unknown.
     """
     from hanabi_rl.agents import hub
     from hanabi_rl.agents.loading import load_policy
@@ -63,7 +68,7 @@ def export(
     from hanabi_rl.storage.hf_hub import check_logged_in
 
     if out is None and push is None:
-        raise ValueError("expected a file to write, or --push OWNER/NAME, got neither")
+        raise ValueError("expected an output file or --push OWNER/NAME, got neither")
     if push is not None and not hub.is_repository(push):
         raise ValueError(f"--push: expected OWNER/NAME, got {push}")
     if push is not None:
@@ -74,9 +79,9 @@ def export(
         raise ValueError(f"{agent}: expected a trained policy without options to export")
     identity, policy = policy.identity(), round_to_half(policy, bits)
     fields = {"about": about, "data": data, "command": command}
-    prediction: dict[str, Any] = {}  # default: that of its own card, if the policy is the same
+    prediction: dict[str, Any] = {}  # keep that of an existing card if the parameters are the same
     if predict:
-        prediction = {"prediction": _prediction(policy, predict)}  # first: it may be refused
+        prediction = {"prediction": _prediction(policy, predict)}  # first, because it may fail
     elif policy.identity() != identity:
         prediction = {"prediction": None}
     selfplay = {"selfplay": _selfplay(policy, games, seed)}
@@ -92,13 +97,13 @@ def export(
 
 
 def _card(agent: str, policy: NetworkPolicy, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Card of an agent without figures: `fields`, then those of its own card."""
+    """Card without results: `fields`, then the fields of an existing card."""
     from hanabi_rl.agents.provenance import NOT_RECORDED, read_model_card, run_metadata
 
     known = {
         "about": f"A policy of {policy.info.algorithm} for {policy.rules.num_players} players.",
         **run_metadata(agent, policy),
-        "data": NOT_RECORDED,  # the names of its files tell others nothing
+        "data": NOT_RECORDED,  # names of local files are meaningless to others
         "selfplay": None,
         "prediction": None,
         **_of_run(Path(agent)),
@@ -109,8 +114,7 @@ def _card(agent: str, policy: NetworkPolicy, fields: Mapping[str, str]) -> dict[
 
 
 def _of_run(place: Path) -> dict[str, str | None]:
-    """The command and the code of a run, of its folder or of a policy's folder in it; an empty
-    command and None of another place."""
+    """Command and commit of the run that contains `place`; "" and None outside a run."""
     from hanabi_rl.algorithms.registry import ALGORITHMS
     from hanabi_rl.launch.cli_args import command_of
     from hanabi_rl.launch.presets import configs_folder
@@ -119,7 +123,7 @@ def _of_run(place: Path) -> dict[str, str | None]:
 
     found: dict[str, str | None] = {"command": "", "commit": None}
     for run in (place, *place.resolve().parents[:2]):
-        with suppress(ValueError, OSError):  # no config, another program's or another version's
+        with suppress(ValueError, OSError):  # config missing, or of another program or version
             record = read_json(run / "config.json")
             if not isinstance(record, dict) or "config" not in record:
                 continue

@@ -1,4 +1,4 @@
-"""`hanabi-rl gauntlet`: agents with unseen partners."""
+"""`hanabi-rl gauntlet`: scores with unseen partners."""
 
 from __future__ import annotations
 
@@ -18,29 +18,22 @@ def gauntlet(
     seed: DeckSeed = 0,
     plot: Plot = None,
 ) -> Parts:
-    """Play agents with unseen partners: bots and agents of every bundled family, in series of games
-    with the same partner.
+    """Play agents with unseen partners: bots and agents of every bundled family.
 
-    Mean and worst are over families, each counted once. Partners seen in training (the agent
-    itself, or the agent it started from), with options or without, have a star, as far as cards and
-    runs record them.
+    Mean and worst score are over families, each counted once. A star marks partners seen in
+    training, also with other options: those of the agent's card or `--partners`, and its initial
+    policy. The agent itself is no partner.
 
     Args:
-        agents: any agents (`hanabi-rl agents` lists them), all of one game.
-        human_proxies: clones or other human proxies to add, as a family of their own.
+        human_proxies: clones or other human proxies to add as one more family.
         games: games per partner and seat; a multiple of --series.
-        series: games in a row with the same partner; an agent may remember the earlier ones.
+        series: games in a row with the same partner; an agent with memory may use earlier games.
     """
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.agents.provenance import training_partners
     from hanabi_rl.evaluation.measure.gauntlet import gauntlet_partners, run_gauntlet
-    from hanabi_rl.evaluation.reporting.gauntlet import (
-        gauntlet_dict,
-        gauntlet_parts,
-        partner_parts,
-        plot_gauntlet,
-    )
+    from hanabi_rl.evaluation.reporting import gauntlet as report
     from hanabi_rl.evaluation.reporting.matrix import short_labels
 
     check_series(games, series)
@@ -56,17 +49,17 @@ def gauntlet(
     for name, label, policy in with_progress("gauntlet", list(named), "agents"):
         partners, seen = gauntlet_partners(policy, human_proxies), training_partners(name)
         results.append(run_gauntlet(label, policy, partners, seen, games // series, series, seed))
-        yield from partner_parts(results[-1])
+        yield from report.partner_parts(results[-1])
     if len(results) > 1:
         yield ""
-        yield from gauntlet_parts(results)
+        yield from report.gauntlet_parts(results)
     if plot is not None:
-        plot_gauntlet(results, plot, title, policies[0].rules.max_score)
+        report.plot_gauntlet(results, plot, title, policies[0].rules.max_score)
     about = {"games": games, "series": series, "seed": seed, "human_proxies": list(human_proxies)}
-    yield about | {"agents": [gauntlet_dict(result) for result in results]}
+    yield about | {"agents": [report.gauntlet_dict(result) for result in results]}
 
 
 def check_series(games: int, series: int) -> None:
-    """Raises ValueError if `games` are not whole series."""
+    """Raise ValueError if `games` is not a multiple of `series`."""
     if games % series:
         raise ValueError(f"--games: expected a multiple of --series {series}, got {games}")

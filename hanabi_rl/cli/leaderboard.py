@@ -1,4 +1,4 @@
-"""`hanabi-rl leaderboard`: AH2AC2's ranking of candidates with human proxies."""
+"""`hanabi-rl leaderboard`: AH2AC2's ranking of agents with human proxies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.cli.agents import DeckSeed, Groups, Players, load_agents, parse_groups
-from hanabi_rl.cli.output import Json, Parts, measure_command
+from hanabi_rl.cli.agents import DeckSeed, Groups, Json, Players, load_agents, parse_groups
+from hanabi_rl.cli.output import Parts, measure_command
 from hanabi_rl.storage.validation import BoundedCount
 from hanabi_rl.storage.words import count
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Candidate(NamedTuple):
-    """A row: an agent, or the chosen one of several seeds."""
+    """Row of the leaderboard: an agent, or the selected seed of a group."""
 
     label: str
     policy: Policy
     seeds: dict[str, float]
-    """Label -> nats per timestep on the validation games, where seeds are compared."""
+    """Label -> validation cross-entropy in nats per timestep; empty for a single agent."""
     chosen: str
-    """The label of the agent that plays."""
+    """Label of the agent that plays."""
 
 
 def leaderboard(
@@ -44,28 +44,30 @@ def leaderboard(
     submitted_by: str = "",
     json: Json = False,
 ) -> None:
-    """Play each agent with the proxies in every mixed lineup, and the proxies in self-play, and
-    print AH2AC2's leaderboard (its Table 4): mean and median score, and cross-entropy.
+    """Print AH2AC2's leaderboard (Table 4) of agents with human proxies.
+
+    Each agent plays with the proxies in every mixed lineup, and the proxies play in self-play. The
+    table has mean score, median score and cross-entropy.
 
     Args:
-        agents: candidates, any agents (`hanabi-rl agents` lists them).
+        agents: agents to evaluate (`hanabi-rl agents` lists names).
         proxies: human proxies, the partners.
-        games: games of each agent, each on a deck of its own, spread evenly over the lineups.
-        group: agents that are seeds of one method: the one with the lowest cross-entropy on --val
-            plays, under the method's name.
-        val: recorded games to choose seeds by.
-        data: other recorded human games to predict, for the cross-entropy that is printed.
+        games: games per agent, one per deck, spread evenly over the lineups.
+        group: agents that are seeds of one method: the seed with the lowest cross-entropy on --val
+            plays, under the name of the method.
+        val: recorded games for the selection of seeds.
+        data: other recorded human games, for the cross-entropy in the table.
         out: folder for leaderboard.json.
-        board: leaderboard file to add the agents to; it fixes proxies, games and decks, and takes
-            no other flags than --agents and --submitted-by.
-        submitted_by: name of the submitter.
+        board: leaderboard file to add the agents to; it fixes proxies, games and decks, and allows
+            only the flags --agents and --submitted-by.
+        submitted_by: name of the submitter, for --board.
     """
     if board is None:
         _play(agents, proxies, players, games, seed, group, val, data, out, json=json)
         return
     others = (proxies, players, games, seed, group, val, data, out, json)
     if others != ((), None, 1000, 0, (), None, None, None, False):
-        raise ValueError("--board: expected no other flags than --agents and --submitted-by")
+        raise ValueError("--board: expected only --agents and --submitted-by as other flags")
     _add(board, agents, submitted_by)
 
 
@@ -81,14 +83,10 @@ def _play(
     data: Path | None,
     out: Path | None,
 ) -> Parts:
-    """The command without a board."""
+    """The command without --board."""
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.evaluation.measure.leaderboard import (
-        check_candidate,
-        play_leaderboard,
-        play_proxy_self_play,
-    )
+    from hanabi_rl.evaluation.measure import leaderboard as measure
     from hanabi_rl.evaluation.measure.prediction import predict
     from hanabi_rl.evaluation.reporting.leaderboard import leaderboard_parts
     from hanabi_rl.evaluation.reporting.matrix import short_labels
@@ -100,13 +98,13 @@ def _play(
     label_of = dict(zip(everyone, short_labels(everyone), strict=True))
     policy_of = dict(zip(everyone, load_agents(everyone, players), strict=True))
     partners = [policy_of[proxy] for proxy in proxies]
-    names = [label_of[proxy] for proxy in proxies]
+    policies = [policy_of[agent] for agent in agents]
+    names, labels = ([label_of[name] for name in group] for group in (proxies, agents))
     check_distinct(partners, proxies, "--proxies: ")
-    check_distinct([policy_of[agent] for agent in agents], agents, "--agents: ")
-    labels = [label_of[agent] for agent in agents]
+    check_distinct(policies, agents, "--agents: ")
     grouped = parse_groups(group, agents, labels)
     if grouped and val is None:
-        raise ValueError("--group: expected --val, recorded games to choose a seed by, got none")
+        raise ValueError("--group: expected --val, recorded games to select a seed, got none")
     human = None if data is None else load_distinct_games([data])
     chosen_by = None if val is None else load_distinct_games([val])
     for flag, recorded in (("--data", human), ("--val", chosen_by)):
@@ -114,16 +112,16 @@ def _play(
             recorded.check_rules(partners[0].rules, f"{flag}: ")
     if human is not None and chosen_by is not None:
         chosen_by.check_disjoint(human, "--val", "--data")
-    rows = candidates(labels, [policy_of[agent] for agent in agents], grouped, chosen_by)
+    rows = candidates(labels, policies, grouped, chosen_by)
     for row in rows:
-        check_candidate(row.policy, partners, f"--agents {row.label}: ")
+        measure.check_candidate(row.policy, partners, f"--agents {row.label}: ")
     entries: dict[str, LeaderboardEntry] = {}
     for row in rows:
         prediction = None if human is None else predict(row.policy, human)
-        entries[row.label] = play_leaderboard(row.policy, partners, games, seed, prediction)
+        entries[row.label] = measure.play_leaderboard(row.policy, partners, games, seed, prediction)
         print(f"{row.label}: {count(games, 'game')} played", file=sys.stderr)
     guesses = [] if human is None else [predict(partner, human) for partner in partners]
-    own = play_proxy_self_play(partners, games, seed, guesses)
+    own = measure.play_proxy_self_play(partners, games, seed, guesses)
     record = {
         "players": partners[0].rules.num_players,
         "seed": seed,
@@ -142,7 +140,7 @@ def _play(
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / "leaderboard.json", record)
     chosen = [
-        f"\n{row.label}: {row.chosen} of seeds with nats per timestep "
+        f"\n{row.label}: selected {row.chosen} by validation nats per timestep: "
         + ", ".join(f"{label} {loss:.4f}" for label, loss in row.seeds.items())
         for row in rows
         if row.seeds
@@ -152,23 +150,17 @@ def _play(
 
 
 def _add(file: Path, agents: Sequence[str], submitted_by: str) -> None:
-    """Play the games of a leaderboard file for each agent, and add its row."""
+    """Play the games of a leaderboard file with each agent and add its row to the file."""
+    from hanabi_rl.evaluation.measure import leaderboard_file
     from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
-    from hanabi_rl.evaluation.measure.leaderboard_file import (
-        check_public,
-        read_board,
-        row_of,
-        with_row,
-        write_board,
-    )
     from hanabi_rl.storage.files import check_readable
 
     check_readable("--board", file, "a leaderboard's file, such as docs/leaderboard/2p.json")
-    board = read_board(file)
+    board = leaderboard_file.read_board(file)
     if not agents or not submitted_by:
         raise ValueError("--board requires --agents and --submitted-by")
     for agent in agents:
-        check_public(agent, "--agents")
+        leaderboard_file.check_public(agent, "--agents")
     proxies = load_agents([proxy.agent for proxy in board.proxies], board.players)
     for proxy, policy in zip(board.proxies, proxies, strict=True):
         if policy.identity() != proxy.hash:
@@ -178,9 +170,11 @@ def _add(file: Path, agents: Sequence[str], submitted_by: str) -> None:
     candidates = load_agents(agents, board.players)
     for agent, policy in zip(agents, candidates, strict=True):
         entry = play_leaderboard(policy, proxies, board.games, board.seed)
-        row = row_of(entry, agent, policy.identity(), submitted_by, version("hanabi-rl"))
-        board = with_row(board, row)
-        write_board(file, board)
+        row = leaderboard_file.row_of(
+            entry, agent, policy.identity(), submitted_by, version("hanabi-rl")
+        )
+        board = leaderboard_file.with_row(board, row)
+        leaderboard_file.write_board(file, board)
         print(f"{agent}: {entry.summary.mean:.2f}, row {board.rows.index(row) + 1} of {file}")
 
 
@@ -190,12 +184,13 @@ def candidates(
     groups: Mapping[str, Sequence[int]],
     val: Games | None,
 ) -> list[Candidate]:
-    """The rows: every agent that is no seed of a group, and of each group the seed that predicts
-    `val` best, at the place of its first one.
+    """Return the rows: agents without a group, and per group the seed that predicts `val` best.
+
+    A group takes the place of its first seed.
 
     Raises:
-        ValueError: an agent in two groups or twice in one, two seeds that are one policy, or a
-            group with the name of another agent.
+        ValueError: an agent is in two groups or twice in one, two seeds are the same policy, or a
+            group has the name of another agent.
     """
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.evaluation.measure.leaderboard import best_seed
@@ -227,7 +222,4 @@ def candidates(
 
 
 def _seeds(row: Candidate) -> dict[str, Any]:
-    """JSON of the choice of a seed; empty without one."""
-    if not row.seeds:
-        return {}
-    return {"chosen": row.chosen, "val_cross_entropy_per_timestep": row.seeds}
+    return {"chosen": row.chosen, "val_cross_entropy_per_timestep": row.seeds} if row.seeds else {}

@@ -1,4 +1,4 @@
-"""`hanabi-rl live`: an agent as a bot account of hanab.live, or of a server of that kind."""
+"""`hanabi-rl live`: run an agent as a bot account on hanab.live or on a compatible server."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def live(
     remember: Flag = False,
     notes: Flag = False,
 ) -> None:
-    """Sit at hanab.live as a bot account, and play with the people who ask it by private message.
+    """Run an agent as a bot account on hanab.live.
 
-    The account is HANABI_LIVE_USERNAME and HANABI_LIVE_PASSWORD of the environment, or a file.
-    Ctrl-C takes no new seat and ends once the games going on have; a second one stops at once (the
-    next start goes on with them).
+    Users invite the bot by private message. The account is read from HANABI_LIVE_USERNAME and
+    HANABI_LIVE_PASSWORD, or from a file. The first Ctrl-C finishes games in progress and joins no
+    new ones; the second stops at once, and the next start continues the games.
 
     Args:
-        agent: who plays.
-        server: its address; https, or http on this machine.
-        credentials: a file that its owner alone may read (mode 600): user name and password, a line
-            each. A name that nobody has makes a new account.
-        players: the numbers of players it sits down with; by default all that the agent plays with.
-        tables: so many at a time; the server lets only accounts named Bot-... have several.
-        move_delay: minimum seconds before a move; 0 in speedruns, less if the clock runs out.
-        keep: games keeps the cards and moves of games in --out; none keeps no game.
-        out: the folder that games are kept in, as train/bc.py --data reads them.
-        remember: keep what the agent learns of each company it plays with, in OUT/players.
-        notes: write what the agent weighs on its own cards, where spectators read it.
+        agent: agent to run.
+        server: server address; https, or http on this machine.
+        credentials: file with the user name on the first line and the password on the second, mode
+            600; an unused name creates a new account.
+        players: numbers of players that the bot accepts; default: all that the agent supports.
+        tables: maximum number of simultaneous games; above 1 only for accounts named Bot-...
+        move_delay: minimum seconds before a move; 0 in speedruns, shorter if the clock runs out.
+        keep: games: save cards and moves of games in --out; none: save no game.
+        out: folder for games, in a format that train/bc.py --data reads.
+        remember: save what the agent learns about each group of partners, in OUT/players.
+        notes: write the agent's beliefs as notes on its cards, visible to spectators.
     """
     if importlib.util.find_spec("websockets") is None:
         raise ValueError(f"expected the package websockets: {install_command('live')}")
@@ -71,15 +71,15 @@ def live(
     where, account = read_server(server), read_account(credentials, os.environ)
     if tables > 1 and not account.username.startswith(BOT_PREFIX):
         raise ValueError(
-            f"--tables {tables}: expected an account named {BOT_PREFIX}..., which alone may have "
-            f"several, got {account.username}"
+            f"--tables {tables}: expected an account named {BOT_PREFIX}... for several tables, "
+            f"got {account.username}"
         )
     with progress(f"loading {agent}"):
         policies = agent_by_players(agent, players)
     if remember and not any(has_profile(policy) for policy in policies.values()):
         raise ValueError(
-            f"--remember: expected an agent that learns who its partners are (a network with a "
-            f"profile, as agent:adhoc-2p has), got {agent}"
+            f"--remember: expected an agent with a partner profile, such as agent:adhoc-2p, got "
+            f"{agent}"
         )
     settings = BotSettings(
         agent=agent,
@@ -101,8 +101,10 @@ def live(
 
 
 def agent_by_players(agent: str, players: tuple[int, ...]) -> Mapping[int, Policy]:
-    """The agent for each number of players: those of `players`, or where none are named all that it
-    plays with. Raises ValueError."""
+    """Load the agent for each number in `players`; if empty, for every number that it supports.
+
+    Raises ValueError for a number outside 2 to 5, or if the agent supports none of them.
+    """
     if wrong := [number for number in players if number not in NUMBERS]:
         raise ValueError(f"--players: expected 2 to 5, got {wrong[0]}")
     found, errors = {}, []
@@ -110,7 +112,7 @@ def agent_by_players(agent: str, players: tuple[int, ...]) -> Mapping[int, Polic
         try:
             policy = load_agents([agent], number)[0]
             if not policy.rules.is_standard:
-                raise ValueError(f"{agent}: expected one for the standard game")
+                raise ValueError(f"{agent}: expected an agent for the standard game")
             found[number] = policy
         except ValueError as error:
             if players:
@@ -122,12 +124,12 @@ def agent_by_players(agent: str, players: tuple[int, ...]) -> Mapping[int, Polic
 
 
 async def _until_closed(connection: Connection) -> None:
-    """Runs it; the first Ctrl-C (or SIGTERM) closes, the second one stops."""
+    """Run the connection; the first SIGINT or SIGTERM closes it, the second stops at once."""
     running = asyncio.create_task(connection.run())
 
     def stop() -> None:
         if connection.close():
-            print("the games going on are played to their ends; Ctrl-C stops now", file=sys.stderr)
+            print("finishing games in progress; Ctrl-C stops now", file=sys.stderr)
         else:
             running.cancel()
 
@@ -137,7 +139,7 @@ async def _until_closed(connection: Connection) -> None:
     try:
         await running
     except asyncio.CancelledError:
-        print("stopped; the next start goes on with the games", file=sys.stderr)
+        print("stopped; the next start continues the games", file=sys.stderr)
 
 
 def _log_to_stderr() -> None:

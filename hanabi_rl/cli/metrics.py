@@ -1,4 +1,4 @@
-"""`hanabi-rl metrics`: the objective metrics of agents, or of the players of recorded games."""
+"""`hanabi-rl metrics`: objective metrics of agents or of players in recorded games."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import DeckSeed, Players, Sample, load_agents, names_games
+from hanabi_rl.cli.agents import DeckSeed, Players, Sample, load_agents, names_games, play_mode
 from hanabi_rl.cli.output import Parts, measure_command, with_progress
 from hanabi_rl.storage.validation import BoundedCount
 from hanabi_rl.storage.words import count
@@ -35,25 +35,22 @@ def metrics(
     cache: Path | None = None,
     out: Path | None = None,
 ) -> Parts:
-    """Print the objective metrics of Siu et al. 2025: points, entropies of actions, instantaneous
-    coordination, context independence and dominated moves, with the paper's, and the ratings by
-    people that they predict.
+    """Print the objective metrics of Siu et al. 2025, and the human ratings that they predict.
+
+    The metrics are points, action entropies, instantaneous coordination, context independence and
+    dominated moves, next to the paper's values for its agents.
 
     Args:
-        sources: any agents (`hanabi-rl agents` lists them), each alone and with its partners; or
-            files of games (.safetensors, .json or .jsonl), the human seats and the others
-            separately where a file names them.
+        sources: agents, evaluated in self-play and with the partners; or files of games
+            (.safetensors, .json or .jsonl), with human and other seats separately if the file names
+            them.
         partners: partner agents; default: the other agents.
-        games: decks per pair of agents, each played with every seating; the paper has 125.
-        cache: folder for the games of each pair, also those of `cross-play --cache`; default
-            OUT/cells, or none.
+        games: decks per pair of agents, each played with every seating (125 in the paper).
+        cache: folder for the games of each pair, shared with `cross-play --cache`; default:
+            OUT/cells, without --out no folder.
         out: folder for metrics.png and metrics.json.
     """
-    from hanabi_rl.evaluation.reporting.objective_metrics import (
-        plot_profiles,
-        profile_parts,
-        profiles_dict,
-    )
+    from hanabi_rl.evaluation.reporting import objective_metrics as report
     from hanabi_rl.storage.files import write_json
 
     recorded = _are_files(sources)
@@ -63,19 +60,19 @@ def metrics(
         folder, setting = cache or (out and out / "cells"), (games, seed, sample)
         profiles, rules, title, about = _played(sources, partners, players, setting, folder)
     yield f"{title}\n"
-    yield from profile_parts(profiles, rules, recorded)
-    figures = about | profiles_dict(profiles, rules, recorded)
+    yield from report.profile_parts(profiles, rules, recorded)
+    figures = about | report.profiles_dict(profiles, rules, recorded)
     if out is not None:
         how = "recorded games" if recorded else "self-play"
         how = "with partners" if any(profile.pairs for profile in profiles) else how
         title = f"Objective metrics, {rules.num_players} players, {how}"
-        plot_profiles(profiles, rules, out / "metrics.png", title)
+        report.plot_profiles(profiles, rules, out / "metrics.png", title)
         write_json(out / "metrics.json", figures)
     yield figures
 
 
 def _are_files(sources: Sequence[str]) -> bool:
-    """Raises ValueError for none, and for agents and files together."""
+    """True for files, False for agents. Raises ValueError for no source or a mixture."""
     files = [source for source in sources if names_games(source)]
     if not sources or len(files) not in (0, len(sources)):
         raise ValueError(f"expected agents, or files of games, got {', '.join(sources) or 'none'}")
@@ -85,17 +82,17 @@ def _are_files(sources: Sequence[str]) -> bool:
 def _recorded(
     files: Sequence[str], partners: Sequence[str]
 ) -> tuple[list[ObjectiveMetrics], Rules, str, dict[str, Any]]:
-    """Metrics of the players of every file, with title and JSON fields."""
+    """Metrics of the players in each file, with title and JSON fields."""
     from hanabi_rl.data.files import load_distinct_games
     from hanabi_rl.evaluation.measure.objective_metrics import recorded_metrics
     from hanabi_rl.evaluation.reporting.matrix import short_labels
 
     if partners:
-        raise ValueError("expected no --partners with a file, which records them")
+        raise ValueError("--partners: expected none with files of games")
     loaded = [load_distinct_games([file]) for file in files]
     if len({games.rules for games in loaded}) > 1:
-        raise ValueError("expected files of one game, got different ones")
-    _check_files(files, loaded)
+        raise ValueError("expected files with the same rules, got different rules")
+    _check_different(files, loaded)
     stems = [str(Path(file).with_suffix("")) for file in files]
     labels = short_labels(stems if len(set(stems)) == len(stems) else files)
     profiles = [
@@ -108,15 +105,15 @@ def _recorded(
     return profiles, rules, title, {"files": list(files)}
 
 
-def _check_files(files: Sequence[str], loaded: Sequence[Games]) -> None:
-    """Raises ValueError if two files hold the same games of the same seats."""
+def _check_different(files: Sequence[str], loaded: Sequence[Games]) -> None:
+    """Raise ValueError if two files have the same games with the same human seats."""
     first: dict[tuple[bytes, ...], str] = {}
     for file, games in zip(files, loaded, strict=True):
         seats = b"" if games.human_seats is None else games.human_seats.tobytes()
         content = (*games.content_keys(), seats)
         if content in first:
             raise ValueError(
-                f"expected files that differ, got the same games as {first[content]} and as {file}"
+                f"expected different files, got the same games in {first[content]} and {file}"
             )
         first[content] = file
 
@@ -128,7 +125,7 @@ def _played(
     setting_fields: tuple[int, int, bool],
     folder: Path | None,
 ) -> tuple[list[ObjectiveMetrics], Rules, str, dict[str, Any]]:
-    """Metrics of every agent alone and with its partners, with title and JSON fields."""
+    """Metrics of each agent in self-play and with partners, with title and JSON fields."""
     from hanabi_rl.evaluation.measure.cells import CellCache
     from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents
     from hanabi_rl.evaluation.measure.objective_metrics import agent_metrics
@@ -138,15 +135,15 @@ def _played(
     labels = short_labels(names)
     agents = dict(zip(names, make_agents(load_agents(names, players), labels, labels), strict=True))
     setting, rules = EvalSetting(*setting_fields), agents[names[0]].policy.rules
-    with tempfile.TemporaryDirectory() as nowhere:  # pairs are measured from both sides
+    with tempfile.TemporaryDirectory() as temporary:  # games of a pair serve both of its agents
         others = [agents[name] for name in dict.fromkeys(partners or sources)]
-        cells = CellCache(folder or Path(nowhere))
+        cells = CellCache(folder or Path(temporary))
         profiles = [
             agent_metrics(agents[name], others, setting, cells)
             for name in with_progress("metrics", dict.fromkeys(sources), "agents")
         ]
     title = (
-        f"{'sampled' if setting.sample else 'greedy'} play, {rules.num_players} players, "
+        f"{play_mode(setting.sample)} play, {rules.num_players} players, "
         f"{count(setting.games, 'deck')} per pair with every seating, seed {setting.seed}"
     )
     about = {

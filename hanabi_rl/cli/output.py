@@ -1,4 +1,4 @@
-"""What the measure commands share: the text and the JSON of a result, and files that they draw."""
+"""Text, JSON and plots of evaluation commands."""
 
 from __future__ import annotations
 
@@ -13,43 +13,49 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import tyro
 
-from hanabi_rl.cli.agents import Flag
+from hanabi_rl.cli.agents import Json
 
 T = TypeVar("T")
 Parts: TypeAlias = Iterator[Any]
-"""Lines and rich tables, then a dictionary, the JSON of the same figures."""
-
-Json = Annotated[
-    Flag, tyro.conf.arg(help="print one line of JSON on stdout and the text on stderr")
-]
+"""Lines and rich tables, then a dictionary with the same results for JSON."""
 Plot = Annotated[Path | None, tyro.conf.arg(help="image file to draw (.png, .pdf, .svg)")]
 
 
 def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
-    """A command with the flag --json of a generator that yields the parts of a text and, last, the
-    JSON of the same figures.
+    """Make a command with the flag --json of a generator of `Parts`.
 
-    Its arguments `agents`, `plot` and `out` (a folder) are checked before it begins.
+    The arguments `agents`, `plot` and `out` (a folder) are checked before the generator starts.
     """
+
+    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def command(*args: Any, json: bool = False, **kwargs: Any) -> None:
         from hanabi_rl.evaluation.measure.intervals import explained
         from hanabi_rl.evaluation.reporting.tables import to_text
-        from hanabi_rl.storage.files import to_json
+        from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
 
+        arguments = signature.bind(*args, **kwargs).arguments
+        agents = signature.parameters.get("agents")
+        if agents and agents.default is inspect.Parameter.empty and not arguments["agents"]:
+            raise ValueError("expected at least one agent, got none; see `hanabi-rl agents`")
+        plot, out = arguments.get("plot"), arguments.get("out")
+        check_writable("--plot", plot, IMAGE_SUFFIXES)
+        check_writable("--out", out)
         printed, screen = "", sys.stderr if json else sys.stdout
-        for part in _checked(function, *args, **kwargs):
+        for part in function(*args, **kwargs):
             if not isinstance(part, dict):
                 printed += f"{to_text(part)}\n"
                 print(to_text(part, styled=screen.isatty()), file=screen, flush=True)
+        for written in filter(None, (plot, out)):
+            print(f"Written: {written}", file=sys.stderr)
         if (whole := explained(printed.rstrip("\n"))) != printed.rstrip("\n"):
             print(whole.splitlines()[-1], file=screen)
         if json:
             print(json_format.dumps(to_json(part)))
 
     flag = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
-    parameters = [*inspect.signature(function).parameters.values(), flag]
+    parameters = [*signature.parameters.values(), flag]
     hints = typing.get_type_hints(function, include_extras=True)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {**hints, "json": Json, "return": None}
@@ -57,24 +63,8 @@ def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
     return command
 
 
-def _checked(function: Callable[..., Parts], *args: Any, **kwargs: Any) -> Parts:
-    """The parts of a command, once its arguments can be right."""
-    from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable
-
-    signature = inspect.signature(function)
-    arguments = signature.bind(*args, **kwargs).arguments
-    agents = signature.parameters.get("agents")
-    if agents and agents.default is inspect.Parameter.empty and not arguments["agents"]:
-        raise ValueError("expected at least one agent, got none (`hanabi-rl agents` lists them)")
-    check_writable("--plot", arguments.get("plot"), IMAGE_SUFFIXES)
-    check_writable("--out", arguments.get("out"))
-    yield from function(*args, **kwargs)
-    for written in filter(None, (arguments.get("plot"), arguments.get("out"))):
-        print(f"Written: {written}", file=sys.stderr)
-
-
 def with_progress(title: str, items: Iterable[T], unit: str) -> Iterator[T]:
-    """The items, with a progress bar."""
+    """Yield the items with a progress bar."""
     from hanabi_rl.storage.progress import Progress
 
     items = list(items)

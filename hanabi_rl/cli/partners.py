@@ -1,4 +1,4 @@
-"""`hanabi-rl partners`: partners of `br-prox`, and their best responses."""
+"""`hanabi-rl partners`: select diverse partners for `br-prox`, train their best responses."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def select_partners(
     seed: Seed = 0,
     sample: Sample = False,
 ) -> None:
-    """Select the most diverse partners, by events of their play or of their best responses'.
+    """Select the most diverse partners by the events in their games.
 
-    Every candidate plays with its best response at both seats. Pairs that score at most 5% of the
-    maximum are left out. Of the others, the set with the largest determinant of the similarities of
-    event counts is selected, on decks of its own; scores in the file are on the decks of `br-prox`.
+    Every candidate plays with its best response at every seat. Pairs with at most 5% of the maximum
+    score are excluded. The command selects the set with the largest determinant of the similarity
+    matrix of event counts, on separate decks; scores in the file are for the decks of `br-prox`.
 
     Args:
-        candidates: a partners.json that names each candidate's agent and best_response.
-        count: partners to choose, at most the rank of the features.
+        candidates: partners.json with the agent and best_response of each candidate.
+        count: number of partners to select, at most the rank of the features.
         out: partners.json to write, with scores and events.
         by: use events of the best responses (br-div) or of the partners (p-div).
-        search: best: all sets or, if there are over a million, a local search; dpp: the best of
-            some samples of a k-DPP, as in the paper.
+        search: best: all sets or, for over a million sets, a local search; dpp: the best of
+            --samples samples of a k-DPP, as in ZSC-Eval.
         samples: number of samples for dpp.
         games: decks per seat.
         seed: seed of the decks, of sampled actions and of the search.
@@ -73,15 +73,15 @@ def select_partners(
     out.parent.mkdir(parents=True, exist_ok=True)
     write_partners(out, chosen)
     print(_about(chosen, left_out=len(found) - (chosen.candidates or 0)))
-    print(f"{out}: written", file=sys.stderr)
+    print(f"Written: {out}", file=sys.stderr)
 
 
 def _about(chosen: PartnerSet, left_out: int) -> str:
     lines = [
         f"{len(chosen.partners)} of {count(chosen.candidates or 0, 'candidate')} by "
         f"{chosen.selected_by} "
-        f"({chosen.search}): BR-Div {chosen.br_div:.6g}, P-Div {chosen.p_div:.6g}; {left_out} left "
-        "out for scores of at most 5%"
+        f"({chosen.search}): BR-Div {chosen.br_div:.6g}, P-Div {chosen.p_div:.6g}; {left_out} "
+        "excluded for scores of at most 5%"
     ]
     for partner in chosen.partners:
         means = ", ".join(f"{mean:.2f}" for mean in partner.score or ())
@@ -99,18 +99,18 @@ def train_partners(
     games: BoundedCount = 1000,
     seed: Seed = 0,
 ) -> None:
-    """Choose partners as `select` does, add their mid-skill checkpoints, and train best responses.
+    """Select partners, add their mid-skill checkpoints and train the best responses.
 
-    Each mid-skill checkpoint gets a best response of its own; each chosen partner keeps the
-    response that was trained with it, or gets a new one if that scores more. The same command
+    The selection is that of `select`. Each mid-skill checkpoint gets a best response; each selected
+    partner keeps the best response trained with it unless a new one scores higher. The same command
     continues a stopped run.
 
     Args:
         candidates: candidates.json of a run of behaviour_preferring.
-        count: partners to choose; the same number of mid-skill ones is added.
-        out: folder of the runs and of `partners.json`.
-        preset: preset of best_response, a name or a file; the candidates set the players.
-        total_steps: environment steps of each best response; default: the preset's.
+        count: number of partners to select; the same number of mid-skill partners is added.
+        out: folder of the runs and of partners.json.
+        preset: preset of best_response, a name or a file; the candidates set the number of players.
+        total_steps: environment steps per best response; None: those of the preset.
         by: use events of the best responses (br-div) or of the partners (p-div).
         games: decks per seat.
         seed: seed of the decks, of the search and of training.
@@ -128,7 +128,7 @@ def train_partners(
     steps = config.total_steps if total_steps is None else int(total_steps)
     config = dataclasses.replace(config, total_steps=steps, seed=seed)
     path = train_set(candidates, count, out, config, EvalSetting(games, seed, False), by)
-    print(f"{path}: written", file=sys.stderr)
+    print(f"Written: {path}", file=sys.stderr)
 
 
 PARTNER_COMMANDS = {"select": select_partners, "train": train_partners}

@@ -1,5 +1,4 @@
-"""`hanabi-rl play`: a person at a table with agents, in the browser or as text; or two agents to
-watch."""
+"""`hanabi-rl play`: play with agents in the browser or as text, or watch agents."""
 
 from __future__ import annotations
 
@@ -22,17 +21,16 @@ from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.validation import Port, Seconds, Seed
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.policy import Policy
     from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.people.serve.local import LocalPlay
     from hanabi_rl.people.serve.partner_protocol import LazyPartners, Partners
 
     Seated = tuple[Rules, list[str], Callable[[], Partners], list[str], bool]
-    """The game, who sits at the seats that nobody holds, what makes them play, their identities,
-    and whether one of them remembers whom it plays with."""
+    """Rules; names of the agents in the seats that the user does not take; function that makes
+    them; their identities; true if one of them has memory of its partners."""
 
 WEB_MODULES = ("starlette", "uvicorn", "websockets", "jinja2", "orjson")
-HOST = "127.0.0.1"  # nobody but this machine; there are no accounts here
+HOST = "127.0.0.1"  # only this machine, because there are no accounts
 
 
 def play(
@@ -51,25 +49,23 @@ def play(
     reset_memory: Flag = False,
     process: str | None = None,
 ) -> None:
-    """Play Hanabi with an agent, in the browser or (--terminal) as text; finished games are kept.
+    """Play Hanabi with agents in the browser or in the terminal, or watch agents.
 
     Args:
-        agents: your partners (default: the best agent of `hanabi-rl gauntlet`). One agent takes
-            all other seats; several are seated clockwise from you. With --watch: agents to watch.
-        players: 2 to 5, you included; by default 2, or what the agents were trained for.
+        agents: your partners; default: the best agent of `hanabi-rl gauntlet`. One agent takes all
+            other seats; several agents sit clockwise from you. With --watch: agents to watch.
+        players: number of players, 2 to 5, including you; None: the agents' number, otherwise 2.
         watch: watch agents play, move by move, with the probability of each move.
-        terminal: as text, moves typed; reads a pipe too.
-        seed: seed of the decks; None: a random one.
-        seed_names: hanab.live deals to play in turn, by the site's seeds: p2v0s1..50, p2v0s7
-            p2v0s12; after the last the first follows.
-        out: the folder that games are kept in, as train/bc.py --data reads them.
-        port: of the page on this machine; 0 takes any that is free.
-        no_browser: only print the address.
-        move_delay: seconds before a partner's move is shown in the browser.
-        reset_memory: start without what a partner with memory (agent:adhoc-2p) learned of you in
-            the games in --out.
-        process: in the place of agents a program that is asked for moves in lines of JSON
-            (docs/play.md), started once a seat.
+        terminal: play as text with typed moves, also from a pipe.
+        seed: seed of the decks; None: a random seed.
+        out: folder for finished games, in a format that train/bc.py --data reads.
+        port: port of the page on this machine; 0: any free port.
+        no_browser: print the address without opening a browser.
+        move_delay: seconds before a partner's move appears in the browser.
+        reset_memory: ignore what a partner with memory (agent:adhoc-2p) learned about you in the
+            games in --out.
+        process: command of a program that chooses moves in place of agents, one process per seat,
+            with messages as lines of JSON (docs/play.md).
     """
     if process is not None and agents:
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
@@ -89,41 +85,32 @@ def play(
             seated = _processes(process, players or 2, watch, stack)
         rules, names, partners, policies, remembers = seated
         if named:
-            seed_decks(rules, named)  # names that are wrong stop before the page opens
+            seed_decks(rules, named)  # fail on invalid names before the page opens
 
-        def table_with(partners: Partners) -> LocalPlay:
-            folder = GameFolder(out)
+        def make_play(partners: Partners) -> LocalPlay:
             return LocalPlay(
-                rules,
-                names,
-                partners,
-                folder,
-                seed,
-                policies,
-                remembers,
-                reset_memory=reset_memory,
-                seed_names=named,
-            )
+                rules, names, partners, GameFolder(out), seed, policies, remembers,
+                reset_memory=reset_memory, seed_names=named,
+            )  # fmt: skip
 
         if terminal:
-            _run_terminal(table_with(partners()))
+            _run_terminal(make_play(partners()))
             return
         listening = listen(HOST, port)
-        starting = LazyPartners(partners)  # the table is laid meanwhile
+        starting = LazyPartners(partners)  # in the background, while the page opens
         with contextlib.suppress(KeyboardInterrupt):
-            table = table_with(starting)
+            game = make_play(starting)
             _run_page(
-                table, out, listening, starting, open_browser=not no_browser, move_delay=move_delay
+                game, out, listening, starting, open_browser=not no_browser, move_delay=move_delay
             )
     if starting.give_up():
-        # what is being made cannot be stopped, and may abort with a message at an ordinary exit;
-        # every move that anybody saw is on disk
+        # compilation cannot be stopped and may abort with a message at a regular exit; every move
+        # on the page is already on disk
         sys.stdout.flush()
         os._exit(0)
 
 
 def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Seated:
-    """Loads the agents that were named."""
     from hanabi_rl.agents.policy import runs_search
     from hanabi_rl.agents.preloaded_profile import has_profile
     from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
@@ -131,23 +118,25 @@ def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Se
     from hanabi_rl.people.serve.ticks import compiled
 
     with progress(f"loading {', '.join(dict.fromkeys(names))}"):
-        policies = load_agents(names, players or _players(names, watch))
-    names = _fill(names, policies[0], watch)
+        several = len(names) + (not watch) if len(names) > 1 else None
+        policies = list(load_agents(names, players or several))
     rules = policies[0].rules
-    lineup = list(policies) * len(names) if len(policies) == 1 else list(policies)
+    if not several:
+        seats = rules.num_players - (not watch)
+        names, policies = names * seats, policies * seats
 
     def partners() -> PartnerRunner:
         with progress("getting ready"):
-            # one game at a time: sooner than compiled, but for a search, which computes far more
-            run = compiled if any(map(runs_search, lineup)) else NumPyInterpreter()
-            return PartnerRunner(lineup, rules, run=run, series=out / "series")
+            # for one game, NumPy starts sooner than compiled code; search needs compiled code
+            run = compiled if any(map(runs_search, policies)) else NumPyInterpreter()
+            return PartnerRunner(policies, rules, run=run, series=out / "series")
 
-    identities = [policy.identity() for policy in lineup]
-    return rules, names, partners, identities, any(map(has_profile, lineup))
+    identities = [policy.identity() for policy in policies]
+    return rules, names, partners, identities, any(map(has_profile, policies))
 
 
 def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitStack) -> Seated:
-    """The program at every seat, ended by `stack`."""
+    """The program at every seat, stopped by `stack`."""
     from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.people.serve.process import ProcessPartners
 
@@ -157,47 +146,33 @@ def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitSt
 
 
 def _lineup(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
-    """The agents as named; more than one must fill the seats."""
-    names = list(agents) or [_best_partner(players or 2)]
-    seats = None if players is None else players - (not watch)
-    if len(names) > 1 and seats not in (None, len(names)):
-        wanted = "1 agent" if seats == 1 else f"1 or {seats} agents"
-        raise ValueError(
-            f"expected {wanted} for {players} players, got {len(names)}: {' '.join(names)}"
-        )
-    return names
-
-
-def _best_partner(players: int) -> str:
-    """Raises ValueError."""
+    """Names of the agents, or of the default partner; several agents must fill the seats."""
     from hanabi_rl.evaluation.measure.gauntlet import default_partner
 
-    if not 2 <= players <= 5:
-        raise ValueError(f"--players: expected 2 to 5, got {players}")
-    return default_partner(players)
+    if not agents:
+        if not 2 <= (players or 2) <= 5:
+            raise ValueError(f"--players: expected 2 to 5, got {players}")
+        return [default_partner(players or 2)]
+    seats = None if players is None else players - (not watch)
+    if len(agents) > 1 and seats not in (None, len(agents)):
+        wanted = "1 agent" if seats == 1 else f"1 or {seats} agents"
+        raise ValueError(
+            f"expected {wanted} for {players} players, got {len(agents)}: {' '.join(agents)}"
+        )
+    return list(agents)
 
 
-def _players(names: Sequence[str], watch: bool) -> int | None:
-    """The number of players that several agents say."""
-    return len(names) + (not watch) if len(names) > 1 else None
-
-
-def _fill(names: Sequence[str], policy: Policy, watch: bool) -> list[str]:
-    seats = policy.rules.num_players - (not watch)
-    return list(names) * seats if len(names) == 1 else list(names)
-
-
-def _run_terminal(table: LocalPlay) -> None:
+def _run_terminal(game: LocalPlay) -> None:
     from hanabi_rl.people.serve.terminal import play_terminal, watch_terminal
 
     try:
-        (watch_terminal if table.watched else play_terminal)(table, sys.stdin)
+        (watch_terminal if game.watched else play_terminal)(game, sys.stdin)
     except KeyboardInterrupt:
-        print("\nThe game is kept as it is: the same command goes on with it.")
+        print("\nThe game is saved; repeat the command to continue.")
 
 
 def _run_page(
-    table: LocalPlay,
+    game: LocalPlay,
     out: Path,
     listening: socket.socket,
     starting: LazyPartners,
@@ -210,11 +185,11 @@ def _run_page(
     from hanabi_rl.people.serve.web import MAX_MESSAGE, make_app
 
     address = f"http://{HOST}:{listening.getsockname()[1]}/"
-    print(f"The table is at {address} (Ctrl-C stops; games are kept in {out})", flush=True)
+    print(f"The table is at {address} (Ctrl-C stops; games are saved in {out})", flush=True)
     if open_browser:
         webbrowser.open(address)
     config = uvicorn.Config(
-        make_app(table, move_delay, at_end=starting.give_up),
+        make_app(game, move_delay, at_end=starting.give_up),
         log_level="warning",
         access_log=False,
         ws="websockets-sansio",
@@ -225,8 +200,11 @@ def _run_page(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises ValueError for a port that is none, OSError where it is taken,
-    or `host` is no address of this machine."""
+    """Return a listening socket.
+
+    Raises ValueError for an invalid port; OSError if the port is in use or `host` is not an address
+    of this machine.
+    """
     if not 0 <= port < 2**16:
         raise ValueError(f"--port: expected 0 to {2**16 - 1}, got {port}")
     listening = socket.socket()
@@ -237,27 +215,27 @@ def listen(host: str, port: int) -> socket.socket:
         listening.close()
         if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             raise OSError(f"--host: expected an address of this machine, got {host}") from error
-        raise OSError(f"port {port} of this machine is taken ({error}): try --port 0") from error
+        raise OSError(f"--port: port {port} is in use ({error}); try --port 0") from error
     listening.listen()
     return listening
 
 
 def check_extra(hint: str = "") -> None:
-    """Raises ValueError, which ends with `hint`, where the extra `serve` is not installed."""
+    """Raise ValueError with `hint` at the end if the extra `serve` is not installed."""
     missing = [name for name in WEB_MODULES if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(f"the page needs {', '.join(missing)}: {install_command('serve')}{hint}")
 
 
 @contextlib.contextmanager
-def progress(what: str) -> Iterator[None]:
-    """`getting ready ...`, then `getting ready: 3.1 s` on stderr.
+def progress(task: str) -> Iterator[None]:
+    """Print `getting ready ...`, then `getting ready: 3.1 s`, on stderr.
 
-    Whole lines: another thread may print meanwhile, and a pipe may hold stdout too.
+    Whole lines, because other threads print too.
     """
-    print(f"{what} ...", file=sys.stderr, flush=True)
+    print(f"{task} ...", file=sys.stderr, flush=True)
     started = time.perf_counter()
     try:
         yield
     finally:
-        print(f"{what}: {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+        print(f"{task}: {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)

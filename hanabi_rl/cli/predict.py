@@ -10,11 +10,11 @@ from hanabi_rl.cli.output import Parts, measure_command
 from hanabi_rl.storage.validation import INT32_MAX, Range
 from hanabi_rl.storage.words import count
 
-NOTES = {  # on agents whose logits are no distribution
-    "bot:": "A bot (but `bot:random`) has no distribution of its own. Its rules' move is predicted "
-    "with probability 1 - `smoothing`; the rest is spread over all legal moves.",
-    "obl:": "An OBL agent has no distribution: cross-entropy is under a softmax of its advantages, "
-    "which is our choice. Only its accuracy is meaningful.",
+NOTES = {  # for agents without an action distribution
+    "bot:": "Bots except `bot:random` are deterministic. Their move has probability 1 - "
+    "`smoothing`; the rest is uniform over all legal moves.",
+    "obl:": "OBL agents have no action distribution. Cross-entropy uses a softmax of the "
+    "advantages, which is our choice; only the accuracy is meaningful.",
 }
 
 
@@ -25,15 +25,15 @@ def predict(
     surprising: Annotated[int, Range(0, INT32_MAX)] = 10,
     out: Path | None = None,
 ) -> Parts:
-    """Print how well an agent predicts recorded games, by kind of move and by turn, and the moves
-    with the highest cross-entropy.
+    """Print how well an agent predicts the moves of recorded games.
+
+    The tables have accuracy and cross-entropy by kind of move and by turn, and the moves with the
+    highest cross-entropy.
 
     Args:
-        agent: any agent (`hanabi-rl agents` lists them): agent:NAME, bot:NAME, a run's folder, a
-            policy folder or file, a checkpoints/<step>, hf:OWNER/NAME, ...
-        file: .safetensors (AH2AC2), or .json or .jsonl (hanab.live); only its human seats count
-            where it names them.
-        surprising: number of surprising moves to print.
+        file: .safetensors (AH2AC2), .json or .jsonl (hanab.live); only human seats count if the
+            file names them.
+        surprising: number of moves with the highest cross-entropy to print.
         out: folder for prediction.png and prediction.json.
     """
     from hanabi_rl.agents.loading import load_policy
@@ -49,7 +49,7 @@ def predict(
     figures = prediction_figures(GameAnalysis(games, policy), surprising)
     seats, number = seats_text(games), count(len(games), "game")
     if not figures["decisions"]:
-        raise ValueError(f"{file}: expected a turn of its {seats} to predict, got none")
+        raise ValueError(f"{file}: expected at least one turn ({seats}) to predict, got none")
     title = f"{agent} on {file}: {number} of {games.rules.num_players} players, {seats}"
     yield title
     yield from prediction_parts(figures)

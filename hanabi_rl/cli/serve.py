@@ -1,4 +1,4 @@
-"""`hanabi-rl serve`: AH2AC2's challenge on a machine of one's own; `entries` and `keys` run it."""
+"""`hanabi-rl serve`, `entries` and `keys`: server of AH2AC2's challenge and its administration."""
 
 from __future__ import annotations
 
@@ -19,11 +19,19 @@ if TYPE_CHECKING:
     from hanabi_rl.people.serve.store import Store
 
 STATE = Path("challenge")
+State = Annotated[Path, tyro.conf.arg(help="folder of the challenge: database, games and secret")]
+StoreAddress = Annotated[
+    str | None,
+    tyro.conf.arg(
+        help="address postgresql://... of a PostgreSQL database, in place of the database in "
+        "--state. Servers that share it need the same file challenge.secret in --state"
+    ),
+]
 
 
 def serve(
-    state: Path = STATE,
-    store: str | None = None,
+    state: State = STATE,
+    store: StoreAddress = None,
     proxies_2p: tuple[str, ...] = ("agent:hgroup-2p", "agent:convention-2p"),
     proxies_3p: tuple[str, ...] = ("agent:human-3p", "agent:human-3p-population"),
     prediction_games: tuple[Path, ...] = (),
@@ -35,34 +43,30 @@ def serve(
     tls_key: Path | None = None,
     limits: NetworkLimits = NetworkLimits(),  # noqa: B008 (frozen)
 ) -> None:
-    """Run the challenge: candidates with a key play with proxies, and end on a leaderboard.
+    """Serve AH2AC2's challenge: candidates with a key play with proxies and enter a leaderboard.
 
-    The published ah2ac2 client plays unmodified (AH2AC2_EVALUATION_BASE_URL=HOST:PORT; it insists
-    on TLS).
+    The published ah2ac2 client works unmodified with AH2AC2_EVALUATION_BASE_URL=HOST:PORT; it
+    requires TLS.
 
     Args:
-        state: the folder of the store and its secret; everything that happened is in it.
-        store: the address of a PostgreSQL database, postgresql://..., to keep it there. Several
-            servers may share it, each with the same challenge.secret in its folder.
-        proxies_2p: the agents that candidates meet with two players; none: no such games.
-        proxies_3p: with three.
-        prediction_games: .safetensors files of held-out human games to predict, one per number of
-            players.
-        host: the address to listen at; 0.0.0.0 is every one.
-        port: 0 takes any that is free.
-        slots: games of each number of players that are kept at a time; more are played again when
-            their turn comes.
-        web_workers: processes that share the port, each with an inference process of its own.
-        tls_cert: a certificate, with --tls-key; without, put a proxy in front.
-        tls_key: its key.
-        limits: what one network address may do, in each web process.
+        proxies_2p: partners in games with two players; without agents there are no such games.
+        proxies_3p: partners in games with three players; without agents there are no such games.
+        prediction_games: .safetensors files of held-out human games for action prediction, one per
+            number of players.
+        host: address to listen on; 0.0.0.0: all addresses.
+        port: port to listen on; 0: any free port.
+        slots: games in memory per number of players; further games are replayed when they continue.
+        web_workers: number of web processes that share the port, each with an inference process.
+        tls_cert: TLS certificate, with --tls-key; without it, use a TLS proxy.
+        tls_key: key of --tls-cert.
+        limits: limits per network address, in each web process.
     """
     check_extra()
     if store is not None:
         from hanabi_rl.people.serve.store import check_postgres
 
         check_postgres(store)
-    _check(slots, web_workers, tls_cert, tls_key)
+    _check_tls(tls_cert, tls_key)
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
@@ -83,10 +87,10 @@ def serve(
     place, secret = _where(state, store)
     inference = InferenceProcess(agents, slots)
     with contextlib.suppress(KeyboardInterrupt), listening, contextlib.closing(inference):
-        # what is wrong with an agent, or with what the store holds for them, is said here
-        agreeable = with_identities(proxies, inference.load())
-        with _store(state, store) as kept:
-            kept.fix_proxies(agreeable)
+        # fail early on agents that do not load or differ from those in the store
+        identified = with_identities(proxies, inference.load())
+        with _store(state, store) as opened:
+            opened.fix_proxies(identified)
         print(
             f"The challenge is at {'http' if tls_cert is None else 'https'}://{host}:{bound}/ once "
             "its agents are compiled (Ctrl-C stops; everything is in "
@@ -95,7 +99,7 @@ def serve(
         )
         inference.compile()
         if many:
-            inference.close()  # each process has its own, and finds what was compiled
+            inference.close()  # each web process starts its own, with the compilation cache
         config = GuardedConfig(
             functools.partial(
                 open_challenge, place, secret, name, many, inference, proxies, prediction_games
@@ -103,7 +107,7 @@ def serve(
             limits,
             workers=web_workers,
             log_level="warning",
-            access_log=False,  # addresses hold keys
+            access_log=False,  # URLs contain keys
             h11_max_incomplete_event_size=limits.head_bytes,
             ws_max_size=MAX_PREDICTION if prediction_games else MAX_MESSAGE,
             ws_ping_timeout=120.0,  # candidates compile for tens of seconds
@@ -111,7 +115,7 @@ def serve(
             ssl_certfile=tls_cert,
             ssl_keyfile=tls_key,
         )
-        if many:  # starts again what dies
+        if many:  # restarts processes that die
             Multiprocess(config, [listening]).run()
         else:
             uvicorn.Server(config).run(sockets=[listening])
@@ -121,21 +125,19 @@ def add_entry(
     name: tyro.conf.Positional[str],
     team: str = "",
     link: str = "",
-    state: Path = STATE,
-    store: str | None = None,
+    state: State = STATE,
+    store: StoreAddress = None,
 ) -> None:
-    """Enter a candidate.
+    """Add a candidate to the challenge.
 
     Args:
-        name: on the leaderboard.
-        team: whose it is.
-        link: to a paper or code.
-        state: the folder of the store.
-        store: see `serve`.
+        name: name of the candidate on the leaderboard.
+        team: name of its authors.
+        link: URL of a paper or code.
     """
-    with _store(state, store) as kept:
-        kept.add_entry(name, team, link)
-    print(f"{name} is entered: `hanabi-rl keys create {name}` makes its key")
+    with _store(state, store) as opened:
+        opened.add_entry(name, team, link)
+    print(f"{name} is entered; `hanabi-rl keys create {name}` creates its key")
 
 
 def create_key(
@@ -143,77 +145,62 @@ def create_key(
     kind: Literal["eval", "test"] = "eval",
     games_2p: Annotated[int, Range(0, 10_000_000)] = 1000,
     games_3p: Annotated[int, Range(0, 10_000_000)] = 1000,
-    state: Path = STATE,
-    store: str | None = None,
+    state: State = STATE,
+    store: StoreAddress = None,
 ) -> None:
-    """Make a key of an entry; it is printed this once.
+    """Create a key for a candidate and print it; it cannot be printed again.
 
     Args:
-        entry: the name of the candidate.
-        kind: eval: games that count, once each; test: any number with random partners.
-        games_2p: games with two players.
-        games_3p: games with three.
-        state: the folder of the store.
-        store: see `serve`.
+        entry: name of the candidate.
+        kind: eval: games that count, each once; test: any number of games with random partners.
+        games_2p: number of games with two players, for eval.
+        games_3p: number of games with three players, for eval.
     """
     games = {2: games_2p, 3: games_3p} if kind == "eval" else {}
     games = {players: number for players, number in games.items() if number}
-    with _store(state, store) as kept:
-        print(kept.add_key(entry, kind, games))
+    with _store(state, store) as opened:
+        print(opened.add_key(entry, kind, games))
 
 
 def revoke_key(
-    hint: tyro.conf.Positional[str], state: Path = STATE, store: str | None = None
+    hint: tyro.conf.Positional[str], state: State = STATE, store: StoreAddress = None
 ) -> None:
-    """End a key.
+    """Revoke a key.
 
     Args:
-        hint: its first characters, as `list` shows them.
-        state: the folder of the store.
-        store: see `serve`.
+        hint: first characters of the key, as `keys list` prints them.
     """
-    with _store(state, store) as kept:
-        kept.revoke(hint)
+    with _store(state, store) as opened:
+        opened.revoke(hint)
 
 
-def list_keys(state: Path = STATE, store: str | None = None) -> None:
-    """List whom games are played with, the entries, their evaluation keys and how far they are.
-
-    Args:
-        state: the folder of the store.
-        store: see `serve`.
-    """
+def list_keys(state: State = STATE, store: StoreAddress = None) -> None:
+    """List the proxies, the candidates, and the progress of each evaluation key."""
     from hanabi_rl.people.serve.prediction_store import Predictions
     from hanabi_rl.people.serve.standings import progress
 
-    with _store(state, store) as kept:
-        for players, proxies in kept.proxies().items():
-            names = ", ".join(proxy.name for proxy in proxies)
-            print(f"games of {players} players are played with {names}")
-        for entry in kept.entries():
+    with _store(state, store) as opened:
+        for players, proxies in opened.proxies().items():
+            print(f"proxies for {players} players: {', '.join(proxy.name for proxy in proxies)}")
+        for entry in opened.entries():
             print(entry["name"])
             for key in entry["keys"]:
-                counts = progress(kept.rows(key))
-                if predicted := Predictions(kept).count(key):
+                counts = progress(opened.rows(key))
+                if predicted := Predictions(opened).count(key):
                     counts["moves predicted"] = predicted
-                print(
-                    f"  {key.hint}...  " + ", ".join(f"{n:,} {what}" for what, n in counts.items())
-                )
+                print(f"  {key.hint}...  " + ", ".join(f"{n:,} {of}" for of, n in counts.items()))
 
 
 ENTRY_COMMANDS = {"add": add_entry}
 KEY_COMMANDS = {"create": create_key, "list": list_keys, "revoke": revoke_key}
 
 
-def _check(slots: int, web_workers: int, tls_cert: Path | None, tls_key: Path | None) -> None:
-    """Raises ValueError, which names the flag."""
-    for flag, value in (("--slots", slots), ("--web-workers", web_workers)):
-        if value < 1:
-            raise ValueError(f"{flag}: expected 1 or more, got {value}")
+def _check_tls(tls_cert: Path | None, tls_key: Path | None) -> None:
+    """Raise ValueError if the certificate and its key do not load."""
     if tls_cert is None and tls_key is None:
         return
     if tls_cert is None or tls_key is None:
-        raise ValueError("expected --tls-cert and --tls-key, got one of them")
+        raise ValueError("expected both --tls-cert and --tls-key, got one of them")
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls_cert, tls_key)
     except OSError as error:
@@ -231,6 +218,6 @@ def _store(state: Path, address: str | None) -> contextlib.closing[Store]:
 
 
 def _where(state: Path, address: str | None) -> tuple[Path | str, Path]:
-    """A store and its secret."""
+    """Address of the store and path of its secret."""
     place = state / "challenge.sqlite" if address is None else address
     return place, state / "challenge.secret"

@@ -1,5 +1,4 @@
-"""`hanabi-rl study`: people play with agents in a study; `hanabi-rl games` handles what they
-played."""
+"""`hanabi-rl study` and `games`: run a study with human participants, export and delete games."""
 
 from __future__ import annotations
 
@@ -32,18 +31,18 @@ def study(
     tls_key: Path | None = None,
     limits: NetworkLimits = NetworkLimits(),  # noqa: B008 (frozen)
 ) -> None:
-    """Run a study: people agree, play with each of its agents, answer questions, may withdraw.
+    """Run a study: participants consent, play with each agent and answer questions.
 
     Args:
-        file: what it asks and who plays, as TOML; `casual`, `example`, `siu` come with the package.
-        state: the folder of all that is kept; by default studies/ and the file's name.
-        host: the address to listen at; 0.0.0.0 is every one.
-        port: 0 takes any that is free.
-        move_delay: seconds before a partner's move is shown.
-        slots: games with each agent that are kept compiled at a time; more take turns.
-        tls_cert: a certificate, with --tls-key; without, put a proxy in front.
-        tls_key: its key.
-        limits: what one network address may do.
+        file: TOML file with agents and questions; `casual`, `example` and `siu` are bundled.
+        state: folder for all data of the study; default: studies/NAME.
+        host: address to listen on; 0.0.0.0: all addresses.
+        port: port to listen on; 0: any free port.
+        move_delay: seconds before a partner's move appears.
+        slots: simultaneous games per agent in memory; further games take turns.
+        tls_cert: TLS certificate, with --tls-key; without it, use a TLS proxy.
+        tls_key: key of --tls-cert.
+        limits: limits per network address.
     """
     check_extra()
     import uvicorn
@@ -55,11 +54,11 @@ def study(
     from hanabi_rl.people.study.pages import make_study
     from hanabi_rl.runs.run_dir import lock_run_dir
 
-    file = _shipped(file) or file
-    check_readable("FILE", file, f"a study's TOML file, or one of {', '.join(_shipped_names())}")
-    asked = read_study(file)
-    folder = StudyFolder(state or Path("studies") / file.stem, asked)
-    # not its `.lock`, which `hanabi-rl games` takes beside a server
+    file = _bundled(file) or file
+    bundled = ", ".join(sorted(path.stem for path in _studies().glob("*.toml")))
+    check_readable("FILE", file, f"a study's TOML file, or one of {bundled}")
+    folder = StudyFolder(state or Path("studies") / file.stem, read_study(file))
+    # not `.lock`, which `hanabi-rl games` takes while the server runs
     with lock_run_dir(folder.path, "server", "--state", ".server"):
         listening = listen(host, port)
         play = _tables(folder, slots)
@@ -73,7 +72,7 @@ def study(
             lambda limiter: make_study(play, move_delay, limiter),
             limits,
             log_level="warning",
-            access_log=False,  # addresses are nobody's business
+            access_log=False,  # network addresses are personal data
             h11_max_incomplete_event_size=limits.head_bytes,
             ws_max_size=MAX_MESSAGE,
             timeout_graceful_shutdown=2,
@@ -85,12 +84,13 @@ def study(
 
 
 def export_games(study: Path, out: Path, unfinished: Flag = False) -> None:
-    """Write the games of a study, and beside them what was answered.
+    """Export the games and answers of a study.
 
     Args:
-        study: the folder of the study.
-        out: the file to write (.safetensors, AH2AC2's layout); `data convert` makes others of it.
-        unfinished: also games that were left, or go on.
+        study: folder of the study.
+        out: file for the games (.safetensors, AH2AC2's format, which `data convert` converts);
+            answers go to .jsonl files next to it.
+        unfinished: include games that were abandoned or are in progress.
     """
     from hanabi_rl.people.study.export import export_study
 
@@ -101,10 +101,10 @@ def export_games(study: Path, out: Path, unfinished: Flag = False) -> None:
 
 
 def list_games(study: Path) -> None:
-    """List who takes part in a study, and how far they are.
+    """List the participants of a study and their progress.
 
     Args:
-        study: the folder of the study.
+        study: folder of the study.
     """
     from hanabi_rl.people.study.participant import next_step
 
@@ -113,9 +113,8 @@ def list_games(study: Path) -> None:
     for person in people:
         done = [each.game for each in person.games if each.game.end_reason == "finished"]
         step = next_step(folder.study, person)
-        where = (
-            f"{step.kind} game {step.place + 1}" if step.kind in ("play", "after") else step.name
-        )
+        playing = step.kind in ("play", "after")
+        where = f"{step.kind} game {step.place + 1}" if playing else step.name
         scores = ", ".join(str(game.table().score) for game in done) or "none"
         print(
             f"{person.number:06d}  next: {where}; {len(done)} of {count(len(person.plan), 'game')} "
@@ -125,15 +124,15 @@ def list_games(study: Path) -> None:
 
 
 def withdraw(participant: tyro.conf.Positional[int], study: Path) -> None:
-    """Delete everything of a participant; a line in audit.jsonl remains.
+    """Delete all data of a participant except one line in audit.jsonl.
 
     Args:
-        participant: the number: the six digits that the person's code begins with.
-        study: the folder of the study.
+        participant: number of the participant, the first six digits of the participant's code.
+        study: folder of the study.
     """
     if not _folder(study).withdraw(participant, "the operator"):
         raise ValueError(f"expected a participant of {study}, got {participant:06d}")
-    print(f"{participant:06d} is deleted; files that were exported before are yours to delete")
+    print(f"{participant:06d} is deleted; delete earlier exports yourself")
 
 
 GAME_COMMANDS = {"list": list_games, "export": export_games, "withdraw": withdraw}
@@ -143,18 +142,14 @@ def _folder(path: Path) -> StudyFolder:
     from hanabi_rl.people.study.folder import StudyFolder, read_study_of
 
     if not (path / "study.json").is_file():
-        raise ValueError(f"expected the folder of a study, got {path}: no study.json in it")
+        raise ValueError(f"expected the folder of a study, got {path} without study.json")
     return StudyFolder(path, read_study_of(path))
 
 
-def _shipped(file: Path) -> Path | None:
-    """The study of that name that comes with the package; None where a file is named."""
+def _bundled(file: Path) -> Path | None:
+    """Path of the bundled study with this name; None if `file` is a path."""
     path = _studies() / f"{file}.toml"
     return path if not file.exists() and path.is_file() else None
-
-
-def _shipped_names() -> list[str]:
-    return sorted(path.stem for path in _studies().glob("*.toml"))
 
 
 def _studies() -> Path:

@@ -23,19 +23,20 @@ def report(
     answers_only: Flag = False,
     plot: Plot = None,
 ) -> Parts:
-    """Print the results of a study: scores, ratings and rankings by agent, agents compared within
-    people, ratings regressed on scores, and metrics of the agents' moves.
+    """Print the results of a study with human participants.
+
+    The tables have scores, ratings and rankings by agent, comparisons of agents within
+    participants, the regression of ratings on scores, and metrics of the agents' moves.
 
     Args:
-        source: folder of a study, or the output of `hanabi-rl games export` (games.safetensors,
-            with the files next to it).
+        source: folder of a study, or games.safetensors of `hanabi-rl games export` with the files
+            next to it.
         gauntlet: output of `hanabi-rl gauntlet --json` for the study's agents.
         br_prox: output of `hanabi-rl br-prox --json` for the study's agents.
-        answers_only: report scores and answers alone, without metrics of moves.
+        answers_only: report only scores and answers, without metrics of moves.
     """
     from hanabi_rl.evaluation.measure.study_summary import report_of
-    from hanabi_rl.evaluation.reporting.study import report_dict, report_parts
-    from hanabi_rl.evaluation.reporting.study_plot import plot_report
+    from hanabi_rl.evaluation.reporting.study import plot_report, report_dict, report_parts
     from hanabi_rl.people.study.export import person_agent_data
 
     export = _read(source)
@@ -58,7 +59,7 @@ def report(
 
 
 def _read(source: Path) -> Export:
-    """The files of a study, or those that were exported of it."""
+    """Read the folder of a study or its exported files."""
     from hanabi_rl.people.study.export import gather, read_export
     from hanabi_rl.people.study.folder import StudyFolder, read_study_of
 
@@ -66,14 +67,13 @@ def _read(source: Path) -> Export:
         return read_export(source)
     if not (source / "study.json").is_file():
         raise ValueError(
-            f"expected the folder of a study, or games that were exported, got {source}: no "
-            "study.json in it"
+            f"expected the folder of a study or exported games, got {source} without study.json"
         )
     return gather(StudyFolder(source, read_study_of(source)), unfinished=True)
 
 
 def _people(export: Export) -> dict[str, int]:
-    """How many agreed, played, stopped early and were not let in by the check."""
+    """Number of participants that agreed, played, stopped early, and failed the screening."""
     people = export.people
     return {
         "agreed": len(people),
@@ -87,16 +87,15 @@ def _people_text(export: Export) -> str:
     people = _people(export)
     text = f"{count(people['agreed'], 'person', 'people')} agreed, {people['played']} played"
     text += f", {people['stopped']} stopped early" if people["stopped"] else ""
-    instead = sum(line["instead"] for line in export.lines)
-    if instead:
-        text += f", {count(instead, 'game')} that awaited a person had an agent, and do not count"
     if people["screened"]:
-        text += f", {people['screened']} had too few answers of the check right to play"
+        text += f", {people['screened']} failed the screening"
+    if replaced := sum(line["instead"] for line in export.lines):
+        text += f"; not counted: {count(replaced, 'game')} with an agent in place of a participant"
     return text
 
 
 def _played(export: Export) -> list[PlayFigures]:
-    """How the agents played the finished games that count."""
+    """Metrics of the agents' moves in finished games that count."""
     from hanabi_rl.evaluation.measure.study_games import play_figures
     from hanabi_rl.people.study.export import counted_lines
 
@@ -114,7 +113,7 @@ def _played(export: Export) -> list[PlayFigures]:
 
 
 def metrics_of(played: Sequence[PlayFigures]) -> dict[str, dict[str, float]]:
-    """Objective metric -> agent -> value, to rank agents by; none of too few agents for that."""
+    """Objective metric -> agent -> value, to rank agents; empty for too few agents."""
     from hanabi_rl.evaluation.measure.study_games import OF_AGENT
     from hanabi_rl.evaluation.measure.study_statistics import ENOUGH_AGENTS
 
@@ -131,7 +130,7 @@ def metrics_of(played: Sequence[PlayFigures]) -> dict[str, dict[str, float]]:
 
 
 def _gauntlet_figures(path: Path) -> dict[str, dict[str, float]]:
-    """Figure -> identity of an agent -> value."""
+    """Score -> identity of an agent -> value."""
     found: dict[str, dict[str, float]] = {"gauntlet, mean": {}, "gauntlet, worst": {}}
     for agent in _content(path, "agents"):
         if summary := agent["family_summary"].get("all"):
@@ -155,21 +154,21 @@ def _content(path: Path, name: str) -> Any:
 
     content: Any = read_json(path)
     if not isinstance(content, dict) or name not in content:
-        raise ValueError(f"{path}: expected what the command prints with --json, got no {name!r}")
+        raise ValueError(f"{path}: expected the command's --json output, got no {name!r}")
     return content[name]
 
 
 def _of_study(
     path: Path, figures: dict[str, dict[str, float]], hashes: dict[str, str]
 ) -> dict[str, dict[str, float]]:
-    """Figure -> agent of the study -> value. Agents are matched by their hash, not by name."""
+    """Score -> agent of the study -> value. Agents are matched by hash, not by name."""
     found = {
         name: {agent: of[identity] for agent, identity in hashes.items() if identity in of}
         for name, of in figures.items()
     }
     if not any(found.values()):
         raise ValueError(
-            f"{path}: expected an agent of the study, got none: {', '.join(hashes)} have other "
-            "hashes than the agents measured"
+            f"{path}: expected an agent of the study, got none: {', '.join(hashes)} have different "
+            "hashes"
         )
     return found

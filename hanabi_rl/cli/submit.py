@@ -1,5 +1,4 @@
-"""`hanabi-rl submit`: an agent plays the games of a key at a challenge's server, ours or another's
-that speaks AH2AC2's protocol."""
+"""`hanabi-rl submit`: play the games of a key on a server with AH2AC2's protocol."""
 
 from __future__ import annotations
 
@@ -17,7 +16,8 @@ from urllib.parse import urlsplit
 
 import tyro
 
-from hanabi_rl.cli.agents import Flag
+from hanabi_rl.cli.agents import Json
+from hanabi_rl.cli.play import progress
 from hanabi_rl.people.serve.keys import KEY_VARIABLE
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import check_readable, read_text
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from hanabi_rl.runs.run_dir import GracefulStop
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-STOPPING = (
-    "Stopping: games in progress are played to their end; Ctrl-C again leaves them, and they go on "
-    "next time."
-)
+STOPPING = "Stopping after the games in progress; Ctrl-C again leaves them for the next start."
+STOPPED = "Stopped; repeat the command to continue."
 
 
 def submit(
@@ -49,26 +47,26 @@ def submit(
     connections: Annotated[int, Range(1, 64)] = 6,
     seed: Seed = 0,
     timeout: Seconds = 600.0,
-    json: Flag = False,
+    json: Json = False,
 ) -> None:
-    """Play a key's games at a challenge's server (`hanabi-rl serve`, or another that speaks
-    AH2AC2's protocol). The same command goes on where it stopped: the server knows what was played.
+    """Play the games of a key on a challenge server.
+
+    The server is `hanabi-rl serve` or another with AH2AC2's protocol. The same command continues a
+    stopped run, because the server records the games.
 
     Args:
-        server: https://HOST[:PORT][/PATH]; HOST:PORT is https. SSL_CERT_FILE names a certificate of
-            one's own.
-        agents: one for each number of players that the key has games of; a bot plays any.
-        key: what opens the games; every program of this machine can read it here. Better is
-            --key-file, or HANABI_RL_KEY in the environment.
-        key_file: a file of mode 600 that holds the key.
-        process: in the place of agents a program that is asked for moves in lines of JSON
-            (docs/play.md), one a connection.
-        predict: instead of playing, predict the moves of people in held-out games of these numbers
-            of players.
-        connections: games at a time; where the server allows fewer, so many.
-        seed: of agents that play by chance.
+        server: https://HOST[:PORT][/PATH], or HOST:PORT with https. The environment variable
+            SSL_CERT_FILE names the file of a private certificate.
+        agents: one agent per number of players in the key's games; a bot plays any number.
+        key: key of the games, which other users of this machine can read on the command line;
+            --key-file or the environment variable HANABI_RL_KEY are safer.
+        key_file: file with the key, mode 600.
+        process: command of a program that chooses moves in place of agents, one process per
+            connection, with messages as lines of JSON (docs/play.md).
+        predict: numbers of players; predict human moves in held-out games instead of playing.
+        connections: maximum number of simultaneous games; the server may allow fewer.
+        seed: seed of stochastic agents.
         timeout: seconds without a server response before giving up.
-        json: print one line of JSON on stdout and the text on stderr.
     """
     if importlib.util.find_spec("websockets") is None or importlib.util.find_spec("orjson") is None:
         raise ValueError(f"submit needs websockets and orjson: {install_command('serve')}")
@@ -76,19 +74,19 @@ def submit(
         got = "both" if agents else "neither"
         raise ValueError(f"expected an AGENT or --process COMMAND, got {got}")
     if predict and process is not None:
-        raise ValueError("--predict: expected an AGENT, which has probabilities, got --process")
+        raise ValueError("--predict: expected an AGENT with probabilities, got --process")
     from hanabi_rl.people.serve.client import server_at
 
     at = server_at(server, read_key(key, key_file))
     if at.address.startswith("http:") and urlsplit(at.address).hostname not in LOOPBACK:
-        print(f"{at.address} is not encrypted: who listens learns the key", file=sys.stderr)
+        print(f"Warning: {at.address} is not encrypted, the key can be read", file=sys.stderr)
     if predict:
         _predict(at, agents_for(agents, sorted(set(predict))), timeout)
         return
     games = at.games()
     if not games:
         raise ValueError(
-            "the key has no games: expected one of official games, not of tests or predictions"
+            "the key has no games: expected a key of official games, not of tests or predictions"
         )
     left = collections.Counter(game.num_players for game in games if game.status != "DONE")
     make = _players(agents, process, left, seed)
@@ -102,34 +100,33 @@ def submit(
 
 
 def read_key(key: str | None, file: Path | None) -> str:
-    """The key of `--key`, else of `--key-file`, else of the environment. Raises ValueError, which
-    never says it."""
+    """Read the key from `--key`, `--key-file` or the environment, in this order.
+
+    Raises ValueError, without the key, if it is missing or malformed.
+    """
     where, text = f"the environment's {KEY_VARIABLE}", os.environ.get(KEY_VARIABLE)
     if key is not None:
         where, text = "--key", key
     elif file is not None:
-        check_readable("--key-file", file, "a file that holds the key")
+        check_readable("--key-file", file, "a file with the key")
         where = f"--key-file {file}"
         mode = file.stat().st_mode & 0o777
         if mode & 0o077:
-            raise ValueError(
-                f"{where}: expected mode 600, which its owner alone reads, got {mode:o}: "
-                f"chmod 600 {file}"
-            )
+            raise ValueError(f"{where}: expected mode 600, got {mode:o}: chmod 600 {file}")
         text = read_text(file).strip()
     if text is None:
         raise ValueError(f"expected a key: --key-file FILE, {KEY_VARIABLE} or --key KEY, got none")
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError(f"{where}: expected a key, got {len(text)} characters that are none")
+        raise ValueError(f"{where}: expected a key, got {len(text)} characters that are not a key")
     return text
 
 
 def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy]:
-    """num_players -> who plays it: an agent that plays no other game, else the bot.
+    """Return num_players -> agent: the agent trained for the number, otherwise the bot.
 
     Raises:
-        ValueError: two agents for one number, none for another, or another game than the standard
-            one.
+        ValueError: two agents for one number of players, no agent for a number, or an agent of
+            another game than the standard game.
     """
     from hanabi_rl.agents.loading import BOT, load_policy, parse_name
     from hanabi_rl.games.hanabi.rules import Rules
@@ -150,20 +147,22 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
     if missing := sorted(set(sizes) - set(found)):
         got = ", ".join(f"{name} for {size}" for size, (name, _) in found.items()) or "none"
         raise ValueError(
-            f"expected an agent for {' and for '.join(map(str, missing))} players too, of which "
-            f"there are games, got {got}: name one more"
+            f"expected an agent for {' and for '.join(map(str, missing))} players too, got {got}: "
+            "the key has games for them"
         )
     return {size: policy for size, (_, policy) in found.items()}
 
 
 def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str, Any]:
-    """The server's record of a key's games, by number of players; `score_mismatches`: games that
-    ended otherwise here than it says."""
+    """Summarise the server's record of a key's games by number of players.
+
+    `score_mismatches`: number of games whose score here differs from the server's.
+    """
     import numpy as np
 
     from hanabi_rl.evaluation.measure.intervals import bootstrap_median, mean_interval
 
-    told = collections.Counter[tuple[Any, ...]](
+    recorded = collections.Counter[tuple[Any, ...]](
         (game.num_players, game.agents, game.score) for game in games if game.status == "DONE"
     )
     record: dict[str, Any] = {"players": {}}
@@ -172,30 +171,26 @@ def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str
         scores = np.array([game.score or 0 for game in rows if game.status == "DONE"])
         of_size: dict[str, Any] = {"games": len(rows), "done": len(scores)}
         if len(scores) > 1:
-            mean, median = (
-                mean_interval(scores, min_value=0, max_value=25),
-                bootstrap_median(scores),
-            )
+            mean = mean_interval(scores, min_value=0, max_value=25)
             of_size |= {"mean": mean.mean, "mean_ci95": list(mean.bounds)}
-            of_size |= {"median": median.mean, "zero": int((scores == 0).sum())}
+            of_size |= {"median": bootstrap_median(scores).mean, "zero": int((scores == 0).sum())}
             of_size["perfect"] = int((scores == 25).sum())
         record["players"][str(size)] = of_size
-    mismatches = collections.Counter[tuple[Any, ...]](ended) - told
+    mismatches = collections.Counter[tuple[Any, ...]](ended) - recorded
     return record | {"played": len(ended), "score_mismatches": mismatches.total()}
 
 
 def _players(
     agents: Sequence[str], process: str | None, left: Collection[int], seed: int
 ) -> Callable[[int], Any]:
-    """What sits at a connection for each number of players."""
+    """Return a function of num_players that makes the player of one connection."""
     from hanabi_rl.games.hanabi.rules import Rules
 
     if process is not None:
         from hanabi_rl.people.serve.process import ProcessAgent, ProcessPlayer
 
-        ProcessAgent(process)  # what is wrong with the command is said before a game is asked for
+        ProcessAgent(process)  # fail on an invalid command before the first game
         return lambda size: ProcessPlayer(Rules(num_players=size), process)
-    from hanabi_rl.cli.play import progress
     from hanabi_rl.people.serve.policy_player import PolicyPlayer, warm
 
     policies = agents_for(agents, left)
@@ -205,7 +200,7 @@ def _players(
 
     def make(size: int) -> PolicyPlayer:
         if size not in policies:
-            raise ValueError(f"the server began a game of {size} players, of which it listed none")
+            raise ValueError(f"the server started an unlisted game with {size} players")
         return PolicyPlayer(policies[size], seed)
 
     return make
@@ -218,7 +213,7 @@ def _play(
     connections: int,
     timeout: float,
 ) -> tuple[list[FinishedGame], int]:
-    """The games that were played, with a progress bar, and the exit code where a signal came."""
+    """Play with a progress bar; return the finished games and the exit code after a signal."""
     from hanabi_rl.people.serve.submission import Submission
     from hanabi_rl.runs.run_dir import GracefulStop
     from hanabi_rl.storage.progress import Progress
@@ -233,46 +228,42 @@ def _play(
         def tick() -> None:
             if stop.requested:
                 submission.stop()
-            ended = submission.ended
-            if ended:
+            if ended := submission.ended:
                 mean = sum(game.score for game in ended) / len(ended)
                 progress.update(before + len(ended), mean=mean, playing=submission.playing)
 
         try:
             submission.run(games, tick)
         except KeyboardInterrupt:
-            print(
-                "\nStopped: the server keeps the games; the same command goes on.", file=sys.stderr
-            )
-            sys.stderr.flush()
-            os._exit(130)  # threads that wait for a server need not be waited for
+            print(f"\n{STOPPED}", file=sys.stderr, flush=True)
+            os._exit(130)  # do not join threads that wait for the server
     if stop.requested:
-        print("Stopped; the same command goes on.", file=sys.stderr)
+        print(STOPPED, file=sys.stderr)
     return submission.ended, stop.exit_code
 
 
 def _predict(at: ChallengeClient, policies: dict[int, Policy], timeout: float) -> None:
-    """Predicts for each number of players in turn."""
+    """Predict the games of each number of players in turn."""
     from hanabi_rl.runs.run_dir import GracefulStop
 
-    with GracefulStop("Stopping after this turn; what was said stands.") as stop:
+    with GracefulStop("Stopping after this turn; sent predictions are final.") as stop:
         for size, policy in policies.items():
             if not _predict_size(at, size, policy, stop, timeout):
-                print("Stopped; the same command goes on.", file=sys.stderr)
+                print(STOPPED, file=sys.stderr)
                 sys.exit(stop.exit_code)
-            print(f"{size} players: {at.address} has all predictions, and shows how good they are")
+            print(f"{size} players: all predictions sent; {at.address} shows their accuracy")
 
 
 def _predict_size(
     at: ChallengeClient, size: int, policy: Policy, stop: GracefulStop, timeout: float
 ) -> bool:
-    """Whether all games were predicted before a signal."""
+    """Predict all games; false if a signal stopped it."""
     from hanabi_rl.people.serve.prediction_client import predict_all
     from hanabi_rl.people.serve.retry import run_threads
     from hanabi_rl.storage.progress import Progress
 
     stopped, finished = threading.Event(), threading.Event()
-    seen: list[int] = []  # the batch that is read, of how many
+    seen: list[int] = []  # current batch, number of batches
 
     def on_turn(batch: int, batches: int) -> None:
         seen[:] = batch, batches
@@ -281,28 +272,29 @@ def _predict_size(
         if predict_all(at, policy, on_turn, stopped, timeout):
             finished.set()
 
+    title = f"predict {size} players"
     with contextlib.ExitStack() as stack:
         bars: list[Progress] = []
 
         def tick() -> None:
             if stop.requested:
                 stopped.set()
-            if seen and not bars:
-                title = f"predict {size} players"
+            if not seen:
+                return
+            if not bars:
                 bar = Progress(title, total=seen[1], unit="batches", initial=seen[0])
                 bars.append(stack.enter_context(bar))
-            if bars:
-                bars[0].update(seen[1] if finished.is_set() else seen[0])
+            bars[0].update(seen[1] if finished.is_set() else seen[0])
 
         run_threads([predict], stopped, tick)
     return finished.is_set()
 
 
 def _text(at: ChallengeClient, record: Mapping[str, Any]) -> str:
-    """The summary, for people."""
+    """The summary as text."""
     from hanabi_rl.evaluation.measure.intervals import bounds_text
 
-    lines = [f"{at.address} says"]
+    lines = [f"Record of {at.address}"]
     for size, of_size in record["players"].items():
         line = f"{size} players: {of_size['done']:,} of {count(of_size['games'], 'game')} done"
         if "mean" in of_size:
@@ -312,10 +304,8 @@ def _text(at: ChallengeClient, record: Mapping[str, Any]) -> str:
                 f"{of_size['perfect']:,} perfect"
             )
         lines.append(line)
-    lines.append(f"{record['played']:,} of them were played now.")
+    lines.append(f"{record['played']:,} of them were played in this run.")
     if record["score_mismatches"]:
-        lines.append(
-            f"{count(record['score_mismatches'], 'game')} ended otherwise on the server: ask "
-            "who runs it"
-        )
+        mismatches = count(record["score_mismatches"], "game")
+        lines.append(f"{mismatches} with another score on the server: contact its operator")
     return "\n".join(lines)

@@ -8,8 +8,8 @@ from hanabi_rl.cli.agents import Agents, Players, Sample, load_agents
 from hanabi_rl.cli.output import Parts, measure_command
 from hanabi_rl.storage.validation import BoundedCount, Seed
 
-_GAMES = 4  # generated per mined situation: not every game has one
-_CHANCE = 100  # minimum situations per test for the random player
+_GAMES = 4  # games generated per mined situation, because not every game has one
+_MIN_RANDOM_SITUATIONS = 100  # per test, for the pass rate of random play
 
 
 @measure_command
@@ -23,32 +23,28 @@ def unit_tests(
 ) -> Parts:
     """Print each agent's pass rate on 16 robustness tests, with example failures.
 
-    Two or three players, the standard game. Each test plays out situations from the first turn with
-    scripted seats; then the agent acts. Tests of partners (AR, A+MR) are pairs of situations with
-    different partner behaviour.
+    Standard game, two or three players. Scripted players play each situation from the first turn;
+    then the agent acts. Tests of partner modelling (AR, A+MR) are pairs of situations with
+    different partner behaviour. Two reference players are available as agents: `reference:memory`
+    passes every test; `reference:memoryless` reads only the last move, which shows which tests
+    need memory.
 
     Args:
-        agents: any agents (bot:NAME, agent:NAME, a run's folder, ...), and two reference players:
-            `reference:memory`, which passes every test, and `reference:memoryless`, which reads
-            the last move alone and shows which tests need a memory.
-        games: recorded games from which two of the tests are mined; default: games of
-            bot:convention with itself, none of them among those that clones are trained on.
-        instances: situations, or pairs of them, per test.
+        games: recorded games as the source of situations for two of the tests; default: self-play
+            games of bot:convention, different from the games that clones are trained on.
+        instances: situations per test, or pairs of situations for AR and A+MR.
         seed: seed of the situations.
     """
     from hanabi_rl.data.files import load_distinct_games
-    from hanabi_rl.evaluation.measure.reference_players import (
-        memory_reference,
-        memoryless_reference,
-    )
+    from hanabi_rl.evaluation.measure import reference_players
     from hanabi_rl.evaluation.measure.unit_tests import chance_levels, check_rules, run_tests
     from hanabi_rl.evaluation.reporting.unit_tests import unit_test_dict, unit_test_parts
     from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.play.demos import demo_games
 
     references = {
-        "reference:memoryless": memoryless_reference,
-        "reference:memory": memory_reference,
+        "reference:memoryless": reference_players.memoryless_reference,
+        "reference:memory": reference_players.memory_reference,
     }
     agents = tuple(dict.fromkeys(agents))
     names = [name for name in agents if name not in references]
@@ -60,7 +56,7 @@ def unit_tests(
     else:
         recorded = load_distinct_games([games])
         recorded.check_rules(rules, f"{games}: ")
-    chances = chance_levels(recorded, max(instances, _CHANCE), seed + 1)
+    chances = chance_levels(recorded, max(instances, _MIN_RANDOM_SITUATIONS), seed + 1)
     results = {}
     for name in agents:
         agent = references.get(name) or policies[name]

@@ -1,1 +1,1 @@
-"""Evaluation: measures, reporting of results, published results."""
+"""Evaluation: measures, reports and published results."""

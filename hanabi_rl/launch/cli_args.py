@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import tyro
 
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.launch.flags import flag_value, flag_values, normalize_flags
+from hanabi_rl.launch.flags import flag_value, flag_values, join_help_lines, normalize_flags
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.runs.config import RESUMABLE_FIELDS, RunConfig, check_saved_config, saved_config
 from hanabi_rl.storage.dataclass_io import to_dict
@@ -114,6 +114,8 @@ def _portable_word(word: str) -> str:
 def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
     config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
     cls = type(config)
+    if {"-h", "--help"} & {*args}:
+        join_help_lines(cls)
     parsed = parse_or_raise(
         lambda: tyro.cli(cls, prog=prog, default=config, args=args, description=cls.__doc__)
     )

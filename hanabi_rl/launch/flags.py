@@ -56,6 +56,24 @@ def list_flags(target: Any, prefix: str = "") -> Iterator[str]:
             yield from list_flags(kind, f"{path}." if path else "")
 
 
+def join_help_lines(cls: Any) -> None:
+    """Join the wrapped lines of a config's field docstrings, nested configs included: tyro breaks
+    help at them (findings/tyro-wrapped-help.sh)."""
+    import docstring_parser
+
+    texts: dict[str, str | None] = {}
+    for base in reversed(cls.__mro__[:-1]):  # without `object`
+        params = docstring_parser.parse_from_object(base).params
+        texts |= {param.arg_name: param.description for param in params}
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        if text := texts.get(field.name):
+            help_text = " ".join(text.split())
+            field.metadata = types.MappingProxyType({**field.metadata, "help": help_text})
+        for kind in filter(dataclasses.is_dataclass, _kinds(hints[field.name])[0]):
+            join_help_lines(kind)
+
+
 def _kinds(hint: Any) -> tuple[list[Any], list[Any]]:
     """Types allowed by a hint, and the metadata of its `Annotated`."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)

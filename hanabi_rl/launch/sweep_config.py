@@ -15,7 +15,13 @@ import tyro
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.cli_args import parse_args, parse_or_raise
-from hanabi_rl.launch.flags import check_lists_once, flag_value, list_flags, normalize_flags
+from hanabi_rl.launch.flags import (
+    check_lists_once,
+    flag_value,
+    join_help_lines,
+    list_flags,
+    normalize_flags,
+)
 from hanabi_rl.runs.config import RunConfig, check_seeds
 from hanabi_rl.runs.run_dir import preset_label
 from hanabi_rl.storage.dataclass_io import from_dict
@@ -115,6 +121,8 @@ def parse_sweep(
         raise FileNotFoundError(f"--sweep {name}: no file {path}; sweeps: {names}")
     default = from_dict(SweepConfig, read_toml(path) | {"sweep": name}, where=str(path))
     check_lists_once(args, list_flags(SweepConfig))
+    if {"-h", "--help"} & {*args}:
+        join_help_lines(SweepConfig)
     sweep, rest = parse_or_raise(
         lambda: tyro.cli(
             SweepConfig,

@@ -46,6 +46,7 @@ class BCTrainConfig:
     """Agent whose parameters training starts from: the same network, or a structured network of
     equal widths with fewer features. None: random initial parameters."""
     network: NetworkField = dataclasses.field(default_factory=NetworkConfig)
+    """Network of the clone, kept by HDR-IPPO and BR-BC."""
     games_per_series: PositiveInt = 5
     """Games in a row with known partners if `network.profile` is set and the games name their
     players. Games without names count as first meetings."""
@@ -53,7 +54,9 @@ class BCTrainConfig:
     """Examples per minibatch: whole games (one trajectory per player) for networks with memory,
     single decisions for structured networks."""
     epochs: PositiveInt = 70
+    """Passes over the games."""
     lr: LearningRate = 5e-3
+    """Initial learning rate."""
     final_lr: LearningRate = 1e-4
     """Learning rate at the end: reached linearly after 90% of training and kept; reached along a
     cosine at the end for structured networks."""

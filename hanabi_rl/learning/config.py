@@ -64,26 +64,36 @@ class PPOConfig(TrainingConfig):
     """PPO settings. Defaults: AH2AC2's 1,000-game HDR-IPPO baseline (Table 14)."""
 
     num_envs: PositiveInt = 1024
+    """Environments that run in parallel."""
     num_steps: PositiveInt = 128
     """Timesteps per environment in one update."""
     total_steps: Steps = 10_000_000_000
     """Environment timesteps in total."""
     lr: LearningRate = 5e-4
+    """Learning rate of Adam."""
     lr_schedule: Literal["linear", "constant"] = "linear"
     """linear: falls to 0 over the run, constant within an update."""
     gamma: UnitInterval = 0.99
+    """Discount per environment timestep."""
     gae_lambda: UnitInterval = 0.95
+    """Trace decay of generalised advantage estimation."""
     td_error: Literal["standard", "as-published"] = "standard"
     """Temporal-difference error. as-published: reward + gamma + next value, the error in AH2AC2's
     HDR-IPPO trainer (docs/ah2ac2.md); standard: reward + gamma * next value."""
     clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] = 0.2
+    """Clipping range of the probability ratio."""
     clip_value: bool = True
     """Clip the critic's change to `clip_eps` points of its previous estimate."""
     value_coef: NonNegative = 0.5
+    """Weight of the value loss."""
     entropy_coef: NonNegative = 1e-3
+    """Weight of the entropy bonus."""
     max_grad_norm: Annotated[float, Range(0.0, exclusive_low=True)] = 0.5
+    """Maximum global norm of the gradient."""
     epochs: PositiveInt = 4
+    """Passes over each rollout."""
     num_minibatches: PositiveInt = 4
+    """Minibatches per epoch."""
     num_shuffle_blocks: PositiveInt = 8
     """Environments are shuffled within this many fixed blocks; must be divisible by the number of
     devices."""

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.games.hanabi.prng import random_words
+from hanabi_rl.games.prng import random_words
 
 
 def minibatch_indices(

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.games.hanabi.belief import resample_hand
 from hanabi_rl.games.hanabi.dynamics import State, current_player, step
-from hanabi_rl.games.hanabi.prng import gumbel, random_words
+from hanabi_rl.games.prng import gumbel, random_words
 from hanabi_rl.learning.beliefs import belief_log_weights
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState
 from hanabi_rl.learning.rewards import shaped_score_reward

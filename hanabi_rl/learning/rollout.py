@@ -20,10 +20,10 @@ import jax.numpy as jnp
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.games.hanabi.dynamics import Rules, State
 from hanabi_rl.games.hanabi.hanabi import EnvState, HanabiEnv, TimeStep
-from hanabi_rl.games.hanabi.prng import gumbel, random_words
 from hanabi_rl.games.hanabi.start_states import StartStates
 from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.games.hanabi.symmetry import invert_permutations, permute_actions
+from hanabi_rl.games.prng import gumbel, random_words
 from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.observation_views import (
     ObservationView,

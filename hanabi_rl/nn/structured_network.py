@@ -19,7 +19,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.games.hanabi.prng import random_words
+from hanabi_rl.games.prng import random_words
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT, Inputs, Schedule
 from hanabi_rl.nn.precision import Precision, matmul, matmul_dtype
 from hanabi_rl.storage.renamed_fields import RENAMED_VALUES

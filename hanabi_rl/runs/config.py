@@ -33,6 +33,7 @@ class RunConfig(TrainingConfig):
     preset: str | None = None
     """Preset: configs/<algorithm>/<NAME>.toml or a file; other flags override it."""
     seed: Seed = 0
+    """Seed of the run."""
     seeds: tuple[Seed, ...] = ()
     """Seeds to run one after another, with a summary table (instead of --seed)."""
     run_dir: str | None = None
@@ -42,6 +43,7 @@ class RunConfig(TrainingConfig):
     multi_host: bool = False
     """This process is one of several hosts of one run (docs/performance.md)."""
     tensorboard: bool = True
+    """Write metrics for TensorBoard to the run folder."""
     wandb: bool = False
     """Also log to Weights & Biases (extra `wandb`)."""
     report_games: BoundedCount = 5000

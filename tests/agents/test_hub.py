@@ -268,7 +268,7 @@ def test_unpublishable_agents_are_rejected(
     with pytest.raises(ConnectionError, match="could not write to .*me/a .*no route to host"):
         upload_files("me/a", {}, private=False, message="x")
     for arguments, message in (
-        ([], "expected a file to write, or --push OWNER/NAME"),
+        ([], "expected an output file or --push OWNER/NAME"),
         (["--push", "anyone"], "--push: expected OWNER/NAME, got anyone"),
         (["--push", "me/anyone/x.safetensors"], "--push: expected OWNER/NAME"),
     ):

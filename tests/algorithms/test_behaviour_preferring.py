@@ -17,6 +17,7 @@ from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms import behaviour_preferring as bp
 from hanabi_rl.algorithms.behaviour_preferring import (
     BehaviourPreferringConfig,
+    PairLearner,
     Snapshot,
     describe,
     make_pair,
@@ -93,7 +94,7 @@ def test_non_finite_update_between_checkpoints_raises(
         return once_not_finite
 
     monkeypatch.setattr(LearnerPair, "compile_update", broken_update)
-    with pytest.raises(NotFiniteError, match="finite loss of the response .* pair 0, update 1"):
+    with pytest.raises(NotFiniteError, match="finite loss in the response .* pair 0, update 1"):
         run("behaviour_preferring", dataclasses.replace(PAIRS, run_dir=str(tmp_path / "pairs")))
 
 
@@ -120,45 +121,47 @@ def test_pair_has_own_key_and_even_checkpoints(
     monkeypatch.setattr(parallel, "replicate", lambda tree: tree)
     monkeypatch.setattr(parallel, "shard", lambda tree: tree)
     monkeypatch.setattr(parallel, "fetch", lambda tree: tree)
-    monkeypatch.setattr(bp._Trainer, "_measured", lambda self, n, _: Snapshot(n, 4.0 - n / 7, None))
-    trainer = object.__new__(bp._Trainer)
+    monkeypatch.setattr(
+        bp.PairLearner,
+        "measure",
+        lambda self, learners: Snapshot(n := learners.biased.update, 4.0 - n / 7, None),  # type: ignore[arg-type]
+    )
     logged: list[tuple[int, dict[str, Any]]] = []
     reported: list[int] = []
-    trainer.config, trainer.run_dir, trainer.init, trainer.update = config, tmp_path, init, update
-    trainer.tracker = SimpleNamespace(log=lambda step, found: logged.append((step, found)))  # type: ignore[assignment]
-    trainer.progress = SimpleNamespace(update=lambda steps, **_: reported.append(steps))  # type: ignore[assignment]
-    stop: Any = SimpleNamespace(requested=False)
+    tracker: Any = SimpleNamespace(log=lambda step, found: logged.append((step, found)))
+    progress: Any = SimpleNamespace(update=lambda steps, **_: reported.append(steps))
+
+    def train(config: BehaviourPreferringConfig, number: int, stop: Any) -> list[Snapshot]:
+        wanted = (0.5,) * len(EVENTS), 1.0
+        learner = PairLearner(config, number, wanted, None, update)  # type: ignore[arg-type]
+        learner.train(init, tmp_path, tracker, stop, progress)  # type: ignore[arg-type]
+        return learner.snapshots
+
+    stop: Any = SimpleNamespace(exit_code=0)
     for number in (0, 1):
-        taken = trainer.train(number, ((0.5,) * len(EVENTS), 1.0), stop)
-        assert [found.update for found in taken] == [5, 10, 16, 21]
+        assert [found.update for found in train(config, number, stop)] == [5, 10, 16, 21]
     keys = [found for found in calls if isinstance(found, bytes)]
     assert len(keys) == len(set(keys)) == 2 and len(calls) == 2 + 2 * 21
     assert [step for step, _ in logged] == [5, 10, 16, 21, 26, 31, 37, 42]
-    assert reported == [2 * 64 * 16 * step for step, _ in logged]
+    assert reported == [2 * 64 * 16 * step for step in range(1, 43)]
     assert logged[-1][1]["response/loss"] == 0.5 and logged[-1][1]["pair"] == 1
-    other = dataclasses.replace(config, seed=12)
-    trainer.config = other
-    trainer.train(0, ((0.5,) * len(EVENTS), 1.0), stop)
+    train(dataclasses.replace(config, seed=12), 0, stop)
     assert calls[44] not in keys
 
     class Signalled:
-        """Stops after a number of queries; a pair queries once, and once per update."""
-
-        exit_code = 130
+        """Stops after a number of updates of a pair."""
 
         def __init__(self, updates: int) -> None:
             self.at = len(calls) + 1 + updates
 
         @property
-        def requested(self) -> bool:
+        def exit_code(self) -> int:
             """See `GracefulStop`."""
-            return len(calls) >= self.at
+            return 130 if len(calls) >= self.at else 0
 
-    last: Any = Signalled(updates=21)
-    assert len(trainer.train(0, ((0.5,) * len(EVENTS), 1.0), last)) == 4  # complete: it is saved
-    before: Any = Signalled(updates=20)
+    assert len(train(config, 0, Signalled(updates=21))) == 4  # complete: it is saved
     with pytest.raises(RunStopped):
-        trainer.train(0, ((0.5,) * len(EVENTS), 1.0), before)
+        train(config, 0, Signalled(updates=20))
 
 
 def test_pair_saves_final_and_mid_skill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

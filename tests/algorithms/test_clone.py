@@ -101,7 +101,7 @@ def test_seed_determines_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
     monkeypatch.setattr(bc_training, "jax", SimpleNamespace(jit=jit, random=jax.random))
     monkeypatch.setattr(bc_training, "BatchLoader", Loader)
-    monkeypatch.setattr(bc_training, "open_session", stop)
+    monkeypatch.setattr(bc_training, "open_trainer", stop)
     with pytest.raises(Enough):
         bc_training.train_bc(BCConfig(batch_size=3, seed=9), tmp_path, games, games)
     seed = np.asarray(jax.random.key_data(jax.random.key(9))).tolist()

@@ -21,16 +21,22 @@ from hanabi_rl.algorithms import ppo_runner, training_partners
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.ippo import ALGORITHM, IPPOConfig
 from hanabi_rl.algorithms.obl import OBLConfig
-from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, _Trainer, restore_schedules
+from hanabi_rl.algorithms.ppo_runner import (
+    PPOAlgorithm,
+    PPOLearner,
+    restore_schedules,
+    run_schedule,
+)
 from hanabi_rl.data.files import save_games
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.partner_population import PartnerPopulation, with_precision
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.networks import FEED_FORWARD
+from hanabi_rl.runs import trainer
 from hanabi_rl.runs.run_dir import write_config
-from hanabi_rl.runs.session import TrainingSession
 from hanabi_rl.runs.tracking import Tracker, read_metrics
+from hanabi_rl.runs.trainer import Trainer
 from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import read_json
 
@@ -100,16 +106,16 @@ def test_run_follows_its_intervals(
     saved: list[tuple[int, Any, Any]] = []
     kept: list[tuple[str, str, int, float | None]] = []
     reported: list[tuple[int, float, float]] = []
-    session: Any = SimpleNamespace(
-        restored=None,
-        log=lambda step, found: logged.append((step, set(found))),
-        check_finite=lambda where, found: None,
-        stop_requested=lambda: False,
-        raise_if_stopped=lambda: None,
-        save=lambda step, state, host_state, metrics: saved.append((step, host_state, metrics)),
-        save_policy=lambda name, policy, algorithm, steps, score: kept.append(
-            (name, policy.params, steps, score)
-        ),
+
+    def save_policy(folder: Path, policy: Any, *, steps: int, score: Any, **_: Any) -> None:
+        kept.append((str(folder.relative_to("run")), policy.params, steps, score))
+
+    monkeypatch.setattr(trainer, "save_policy", save_policy)
+    tracker: Any = SimpleNamespace(log=lambda step, found: logged.append((step, set(found))))
+    checkpoints: Any = SimpleNamespace(
+        save=lambda step, state, host_state, metrics: saved.append(
+            (step, dict(host_state), metrics)
+        )
     )
     config: Any = SimpleNamespace(
         num_updates=7, num_envs=2, num_steps=5, eval_every=3, log_every=2, save_every=4,
@@ -128,14 +134,17 @@ def test_run_follows_its_intervals(
     start: Any = Learner(0, {"actor": "after 0"})
     context: Any = "what is given"
     template: Any = Policy("template")
-    trainer = _Trainer("x", session, config, plan, start, None, template)  # type: ignore[arg-type]
+    stop: Any = SimpleNamespace(exit_code=0)
     progress: Any = SimpleNamespace(
         update=lambda steps, score, extra: reported.append((steps, score, extra))
     )
-    trainer.run(update, context, progress)
+    schedule = run_schedule(config, plan)
+    Trainer(Path("run"), "x", schedule, tracker, stop, checkpoints, steps_per_update=10).run(
+        PPOLearner(config, plan, template, update, context), start, "games", progress
+    )
     assert [step for step, _ in logged] == [0, 2, 3, 4, 6, 7]
     assert [step for step, found in logged if "s" in found] == [0, 3, 6, 7]
-    assert reported == [(10 * step, 0.5 * step, 10.0 * step) for step in (2, 3, 4, 6, 7)]
+    assert reported == [(10 * step, 0.5 * step, 10.0 * step) for step in range(1, 8)]
     assert [(name, name_of, steps) for name, name_of, steps, _ in kept] == [
         ("policies/0", "after 0", 0),
         ("policies/30", "after 3", 30),
@@ -161,25 +170,27 @@ def test_environment_steps_exceed_32_bits(monkeypatch: pytest.MonkeyPatch, tmp_p
     done, steps = config.num_updates, 9_999_876_096
     assert (done, done * config.num_envs * config.num_steps) == (76_293, steps)
     policy, none, reported = network_policy(TINY, 0), None, []
-    start: Any = Learner(np.int32(done), {"actor": policy.params})
+    start: Any = Learner(np.int32(done - 1), {"actor": policy.params})
     plan: Any = SimpleNamespace(
         selection_metric="s", progress_metric=None, temperature=None, evaluate=lambda *_: {"s": 1.0}
     )
     progress: Any = SimpleNamespace(update=lambda steps, score: reported.append(steps))
-    checkpoints: Any = "there"
+
+    def update(learner: Any, actors: Any, context: Any) -> Any:
+        return learner, actors, {"train_score": jnp.float32(1)}
+
+    learner = PPOLearner(config, plan, policy, update, none)
+    stop: Any = SimpleNamespace(exit_code=0)
     with Tracker(tmp_path) as tracker:
-        session: Any = TrainingSession(
+        Trainer(
             tmp_path,
+            "ippo",
+            dataclasses.replace(run_schedule(config, plan), save_latest=False),
             tracker,
-            checkpoints,
-            none,
-            none,
-            "environment steps",  # type: ignore[arg-type]
-        )
-        trainer = _Trainer("ippo", session, config, plan, start, none, policy)  # type: ignore[arg-type]
-        trainer.last_log = (0.0, done - 1)
-        trainer.evaluate(done)
-        trainer.log(done, {"train_score": jnp.float32(1)}, {}, progress)
+            stop,
+            steps_per_update=config.num_envs * config.num_steps,
+            done=done - 1,
+        ).run(learner, start, none, progress)
     assert read_metrics(tmp_path / "metrics.jsonl")[0]["env_steps"] == reported[0] == steps
     for name in ("policy", f"policies/{steps}"):
         kept = load_policy(tmp_path / name)
@@ -187,24 +198,37 @@ def test_environment_steps_exceed_32_bits(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_resumed_run_keeps_best_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("replicate", "shard", "fetch"):
+    for name in ("replicate", "shard", "unshard", "fetch"):
         monkeypatch.setattr(parallel, name, lambda tree: tree)
-    state = Learner(5, {"actor": "after 5"}), None
+    state = Learner(5, {"actor": "after 5"}), "games"
     kept: list[float] = []
-    session: Any = SimpleNamespace(
-        restored=SimpleNamespace(state=state, host_state={"best_score": 3.0}),
-        save_policy=lambda name, policy, algorithm, steps, score: kept.append(score),
-    )
+    monkeypatch.setattr(trainer, "save_policy", lambda *_, score, **__: kept.append(score))
+    restored: Any = SimpleNamespace(step=5, state=state, host_state={"best_score": 3.0})
     scores = iter([2.0, 3.0, 3.5])
     plan: Any = SimpleNamespace(
-        selection_metric="s", temperature=None, evaluate=lambda *_: {"s": next(scores)}
-    )
-    config: Any = SimpleNamespace(num_envs=2, num_steps=5, save_evaluated=False)
+        selection_metric="s", progress_metric=None, temperature=None,
+        evaluate=lambda *_: {"s": next(scores)},
+    )  # fmt: skip
+    config: Any = SimpleNamespace(
+        num_updates=8, num_envs=2, num_steps=5, eval_every=1, log_every=1, save_every=8,
+        save_evaluated=False,
+    )  # fmt: skip
+    states: list[Any] = []
+
+    def update(learner: Any, actors: Any, context: None) -> Any:
+        states.append((learner, actors))
+        return learner, actors, {"train_score": 0.0}
+
     none: Any = None
-    trainer = _Trainer("x", session, config, plan, none, none, Policy(""))  # type: ignore[arg-type]
-    assert trainer.learner == state[0]
-    for _ in range(3):
-        trainer.evaluate(5)
+    ignored: Any = SimpleNamespace(log=lambda *_: None, update=lambda *_, **__: None, exit_code=0)
+    schedule = dataclasses.replace(run_schedule(config, plan), save_latest=False)
+    Trainer(Path("run"), "x", schedule, ignored, ignored, restored=restored).run(
+        PPOLearner(config, plan, Policy(""), update, none),  # type: ignore[arg-type]
+        none,
+        "initial games",
+        ignored,
+    )
+    assert states == [state] * 3
     assert kept == [3.5]
 
 

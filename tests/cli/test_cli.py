@@ -1,4 +1,4 @@
-"""The `hanabi-rl` command, in this process and in fresh ones."""
+"""The `hanabi-rl` command in this process and in new processes."""
 
 import json
 import os
@@ -51,7 +51,7 @@ COMMANDS = [
 ]
 
 
-def test_help_lists_the_commands_and_imports_no_accelerator_library():
+def test_help_lists_commands_without_importing_jax():
     out = run_python(
         "import sys\n"
         "from hanabi_rl.cli import main\n"
@@ -66,7 +66,7 @@ def test_help_lists_the_commands_and_imports_no_accelerator_library():
     assert out.splitlines()[-1] == "[]"
 
 
-def test_evaluate_prints_a_table_and_one_line_of_json(capsys):
+def test_evaluate_prints_table_and_json_line(capsys):
     main(["evaluate", "bot:random", "--games", "32", "--seed", "5", "--json"])
     out, err = capsys.readouterr()
     record = json.loads(out)
@@ -85,7 +85,7 @@ def test_evaluate_prints_a_table_and_one_line_of_json(capsys):
     assert "mean 95% interval" in err and record["links"]["worst"] in err
 
 
-def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
+def test_evaluate_accepts_policy_and_run_folder(policy_folder, capsys):
     records = []
     for agent in (policy_folder, policy_folder.parent):
         main(["evaluate", str(agent), "--games", "16", "--sample", "--json"])
@@ -97,7 +97,7 @@ def test_evaluate_takes_a_policy_folder_and_its_run(policy_folder, capsys):
         assert first[key] == second[key]
 
 
-def test_evaluate_plays_the_deals_that_are_named(capsys):
+def test_evaluate_plays_named_deals(capsys):
     main(["evaluate", "bot:random", "--seed-names", "p2v0s1..31", "p2v0s40", "--json"])
     out, err = capsys.readouterr()
     record = json.loads(out)
@@ -108,7 +108,7 @@ def test_evaluate_plays_the_deals_that_are_named(capsys):
 
 
 @pytest.mark.parametrize(("wall_s", "rate"), [(12.3, "0.41"), (0.5, "10"), (0.002, "2,500")])
-def test_evaluate_prints_no_rate_of_0(wall_s, rate):
+def test_evaluate_rate_is_never_zero(wall_s, rate):
     assert f"compilation included ({rate} games/s)" in count_lines([3, 0, 2], wall_s)[1]
 
 
@@ -128,10 +128,10 @@ def test_evaluate_prints_no_rate_of_0(wall_s, rate):
         (["p2v0s5..1"], "--seed-names: expected a range from low to high, got 'p2v0s5..1'"),
         (["p2v0s1..2", "p2v0s2"], "--seed-names: expected each deal once, got p2v0s2 in"),
         ([], "--seed-names: expected at least one name such as"),
-        (["p2v0s1..5", "--seed", "0"], "--seed: expected no --seed with --seed-names, which names"),
+        (["p2v0s1..5", "--seed", "0"], "--seed: expected no --seed with --seed-names, which fixes"),
     ],
 )
-def test_wrong_names_of_deals_are_one_line(command, flags, message, capsys, tmp_path, monkeypatch):
+def test_invalid_seed_names_print_one_line(command, flags, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
         main([*command, "--seed-names", *flags])
@@ -177,13 +177,13 @@ def test_wrong_names_of_deals_are_one_line(command, flags, message, capsys, tmp_
         ),
         (
             ["submit", "--server", "a", "bot:a", "--key-file", "no"],
-            "--key-file: expected a file th",
+            "--key-file: expected a file with",
         ),
         (
             ["live", "--agent", "a", "--credentials", "no"],
             "--credentials: expected a file of two l",
         ),
-        # before anything is played
+        # before any game is played
         (["gauntlet", "bot:random", "--plot", "/dev/null/a.png"], "--plot: cannot write to"),
         (
             ["human-likeness", "bot:random", "--games", "a.json", "--plot", "a"],
@@ -216,7 +216,7 @@ def test_wrong_names_of_deals_are_one_line(command, flags, message, capsys, tmp_
         (["export", "agent:clone-2p", "clone.pt"], "OUT: expected a file ending in .safetensors"),
     ],
 )
-def test_a_users_error_is_one_line_and_exit_code_2(args, message, capsys):
+def test_user_error_is_one_line_with_exit_code_2(args, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main(args)
     assert stop.value.code == 2
@@ -247,9 +247,7 @@ def test_a_users_error_is_one_line_and_exit_code_2(args, message, capsys):
         ),
     ],
 )
-def test_a_wrong_number_of_a_training_is_one_line_and_leaves_nothing(
-    args, message, capsys, tmp_path, monkeypatch
-):
+def test_invalid_training_number_leaves_no_files(args, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
         main(["train", *args])
@@ -270,7 +268,7 @@ def test_a_wrong_number_of_a_training_is_one_line_and_leaves_nothing(
         (["--seeds", "-1"], "--seeds: expected a whole number from 0 to 4,294,967,295, got -1"),
     ],
 )
-def test_a_wrong_number_of_a_sweep(args, message, capsys, tmp_path, monkeypatch):
+def test_invalid_sweep_number_leaves_no_files(args, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
         main(["sweep", *args])
@@ -288,13 +286,13 @@ def test_a_wrong_number_of_a_sweep(args, message, capsys, tmp_path, monkeypatch)
         (["partners", "select", "--select", "dpp"], "--select was renamed to --search"),
     ],
 )
-def test_old_names_are_refused_with_the_new(args, message, capsys):
+def test_old_names_are_rejected_with_new_name(args, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main(args)
     assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_tyros_own_errors_are_as_they_were(capsys):
+def test_tyro_errors_are_unchanged(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["train", "bc", "--epochs", "many"])
     assert stop.value.code == 2 and "--epochs" in capsys.readouterr().err
@@ -309,20 +307,20 @@ def test_tyros_own_errors_are_as_they_were(capsys):
         (["sweep", "--sed", "3"], "run hanabi-rl sweep --help"),
     ],
 )
-def test_a_flag_that_is_wrong_names_the_help_that_lists_it(args, message, capsys):
+def test_invalid_flag_names_the_help_command(args, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main(args)
     assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_a_trained_policy_plays_only_its_own_number_of_players(policy_folder, capsys):
+def test_trained_policy_has_fixed_number_of_players(policy_folder, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", str(policy_folder), "--players", "3"])
     assert "expected --players 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("args", [["--help"], pytest.param(["agents"], marks=pytest.mark.slow)])
-def test_a_reader_that_has_left_is_no_error(args):
+def test_closed_pipe_is_not_an_error(args):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -332,6 +330,15 @@ def test_a_reader_that_has_left_is_no_error(args):
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
-def test_it_says_its_version(capsys):
+def test_version_flag_prints_version(capsys):
     main(["--version"])
     assert re.fullmatch(r"hanabi-rl \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+
+
+def test_help_joins_wrapped_lines_of_an_argument(capsys, monkeypatch):
+    """findings/tyro-wrapped-help.sh"""
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main(["play", "--help"])
+    out = capsys.readouterr().out
+    assert "what a partner with memory (agent:adhoc-2p) learned about you in the games in" in out

@@ -1,4 +1,4 @@
-"""`hanabi-rl behaviour`, as a user types it."""
+"""`hanabi-rl behaviour` from the command line."""
 
 import json
 
@@ -67,9 +67,7 @@ def test_errors_are_one_line_and_exit_code_2(policy_folder, capsys, args, messag
         ["export", "AGENT", "OUT", "--about", "it", "--games", "2", "--predict", "FILE"],
     ],
 )
-def test_a_game_that_is_in_a_file_twice_is_not_measured_twice(
-    policy_folder, small_file, tmp_path, capsys, args
-):
+def test_duplicate_games_count_once(policy_folder, small_file, tmp_path, capsys, args):
     games, twice = load_games(small_file), tmp_path / "twice.safetensors"
     save_games(twice, concatenate_games([games, games.select([4])]))
     names = {
@@ -81,11 +79,11 @@ def test_a_game_that_is_in_a_file_twice_is_not_measured_twice(
         main([names.get(arg, arg) for arg in args])
     out, err = capsys.readouterr()
     assert stop.value.code == 2 and out == "" and not (tmp_path / "x.safetensors").exists()
-    assert f"twice.safetensors, game 12 (game_id {games.game_ids[4]}): expected games that" in err
+    assert f"twice.safetensors, game 12 (game_id {games.game_ids[4]}): duplicate of game" in err
 
 
 def test_one_game_has_no_interval(policy_folder, small_file, tmp_path, capsys):
-    """In tables and in JSON, as `evaluate --games 1`; the plot is drawn."""
+    """Tables and JSON have no interval, as with `evaluate --games 1`; the plot is drawn."""
     one = tmp_path / "one.safetensors"
     save_games(one, load_games(small_file).select([0]))
     main(["predict", str(policy_folder), str(one), "--json", "--out", str(tmp_path / "out")])

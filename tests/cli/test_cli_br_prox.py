@@ -1,4 +1,4 @@
-"""`hanabi-rl partners select` and `hanabi-rl br-prox`, as a user types them."""
+"""`hanabi-rl partners select` and `hanabi-rl br-prox` from the command line."""
 
 import json
 from pathlib import Path
@@ -32,9 +32,10 @@ from hanabi_rl.play.episodes import play_games
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Run folders `s0` to `s3`, all of one shape: `s0` and `s1` of bc, the others of ippo."""
+    """Run folders `s0` to `s3` of the same shape: `s0` and `s1` of bc, the others of ippo."""
     folder = tmp_path_factory.mktemp("runs")
-    for number, seed in enumerate((7, 8, 0, 1)):  # who score something with each other
+    # seeds whose policies score above 0 with each other
+    for number, seed in enumerate((7, 8, 0, 1)):
         algorithm = "bc" if number < 2 else "ippo"
         policy = network_policy(TINY, seed)
         save_policy(
@@ -52,7 +53,7 @@ def write_pairs(path, runs, pairs, **settings):
     return str(path)
 
 
-def test_select_measures_the_pairs_and_keeps_the_most_diverse(runs, tmp_path, capsys):
+def test_select_keeps_the_most_diverse_partners(runs, tmp_path, capsys):
     pairs = [("s0", "s1"), ("s1", "s2"), ("s2", "s3"), ("s3", "s0")]
     given = write_pairs(tmp_path / "candidates.json", runs, pairs)
     args = ["partners", "select", given, "--games", "16", "--seed", "3", "--sample"]
@@ -104,7 +105,7 @@ def test_select_measures_the_pairs_and_keeps_the_most_diverse(runs, tmp_path, ca
     assert drawn.search == "dpp" and drawn.p_div == pytest.approx(max(pairs_of))
 
 
-def test_br_prox_prints_a_table_json_and_a_picture(runs, tmp_path, capsys):
+def test_br_prox_prints_table_json_and_plot(runs, tmp_path, capsys):
     file = write_pairs(tmp_path / "p.json", runs, [("s0", "s1"), ("s1", "s0"), ("s3", "s2")])
     agents = [str(runs / name) for name in ("s2", "s3", "s0")]
     flags = ["--partners", file, "--games", "16", "--sample", "--points"]
@@ -118,7 +119,7 @@ def test_br_prox_prints_a_table_json_and_a_picture(runs, tmp_path, capsys):
     policies = {name: load_policy(runs / name) for name in ("s0", "s1", "s2", "s3")}
 
     def returns(agent, partner, unit):
-        """float[2, 16], by the seat of the agent."""
+        """float[2, 16] by the agent's seat."""
         played = evaluate_pair(policies[agent], policies[partner], 16, sample=True)
         if agent == partner:
             return [getattr(played.records[0], unit)] * 2
@@ -141,12 +142,10 @@ def test_br_prox_prints_a_table_json_and_a_picture(runs, tmp_path, capsys):
         shown = [partner["best_response_return"] for partner in record[unit]["partners"]]
         assert shown == best.tolist()
     assert record["scores"]["methods"]["s0"]["all"]["interval_over"] == "decks"
-    assert "resample runs; of one run its decks" in err and "moderate (2)" in err
+    assert "resample runs; for one run" in err and "moderate (2)" in err
 
 
-def test_br_prox_prints_the_fraction_of_partners_whose_best_response_scores_nothing(
-    runs, tmp_path, capsys
-):
+def test_br_prox_prints_fraction_of_zero_best_responses(runs, tmp_path, capsys):
     known = {"score": [0.0, 0.0], "points": [0.0, 0.0]}
     (tmp_path / "p.json").write_text(
         json.dumps(
@@ -165,12 +164,10 @@ def test_br_prox_prints_the_fraction_of_partners_whose_best_response_scores_noth
     assert found["best_response_zero_fraction"] == 0.5
     header, row, *_ = (line for line in err.splitlines() if line.startswith(("method", "s2")))
     assert header.endswith("J_BR 0") and row.endswith("50.0%")
-    assert "J_BR 0: fraction of partners and seats whose best response returns at most 0" in err
+    assert "J_BR 0: fraction of partners and seats with J_BR at most 0" in err
 
 
-def test_agents_of_one_algorithm_are_no_runs_of_one_method_unless_it_is_said(
-    runs, tmp_path, capsys
-):
+def test_agents_of_one_algorithm_need_group_flag(runs, tmp_path, capsys):
     file = write_pairs(tmp_path / "p.json", runs, [("s0", "s1")])
     agents = [str(runs / name) for name in ("s2", "s3")]
     main(["br-prox", *agents, "--partners", file, "--games", "16", "--sample", "--json"])
@@ -180,8 +177,8 @@ def test_agents_of_one_algorithm_are_no_runs_of_one_method_unless_it_is_said(
     } == {"s2": (1, "decks"), "s3": (1, "decks")}
 
 
-def test_one_policy_is_not_counted_as_several(runs, tmp_path, capsys):
-    """By whatever name: a run's folder, its policy folder; among agents and among partners."""
+def test_duplicate_policies_are_rejected(runs, tmp_path, capsys):
+    """Under any name: run folder or policy folder, among agents and among partners."""
     one, again = str(runs / "s2"), str(runs / "s2" / "policy")
     single = write_pairs(tmp_path / "1.json", runs, [("s0", "s1")])
     double = write_pairs(tmp_path / "2.json", runs, [("s0", "s1"), ("s0/policy", "s1")])
@@ -196,7 +193,7 @@ def test_one_policy_is_not_counted_as_several(runs, tmp_path, capsys):
         assert stop.value.code == 2 and out == "" and told in err and len(err.splitlines()) == 1
 
 
-def test_a_file_of_pairs_that_something_was_chosen_by_is_measured_anew(runs, tmp_path, capsys):
+def test_best_responses_from_selection_are_replayed(runs, tmp_path, capsys):
     partner = {"agent": str(runs / "s0"), "score": [1.0, 2.0]}
     path = tmp_path / "selected.json"
     path.write_text(json.dumps({"partners": [partner], "purpose": "selection"}))
@@ -205,23 +202,23 @@ def test_a_file_of_pairs_that_something_was_chosen_by_is_measured_anew(runs, tmp
     assert "expected a best_response of" in capsys.readouterr().err
 
 
-def test_what_the_file_says_of_a_best_response_is_believed(runs, tmp_path, capsys):
+def test_best_response_scores_are_read_from_file(runs, tmp_path, capsys):
     partner = {"agent": str(runs / "s0"), "score": [1e-3, 2e-3]}
     path = tmp_path / "p.json"
     path.write_text(json.dumps({"partners": [partner], "sampled": True}))
     args = ["br-prox", str(runs / "s1"), "--partners", str(path), "--games", "16"]
     main([*args, "--sample"])
     out, err = capsys.readouterr()
-    assert "Warning: " in out  # everybody is better than that
-    assert "J_BR is the file's: unknown decks, unknown seed" in err
-    for wrong in ([], ["--sample", "--points"]):  # nothing is known of these
+    assert "Warning: " in out  # all agents exceed these values
+    assert "p.json: unknown decks, unknown seed" in err
+    for wrong in ([], ["--sample", "--points"]):  # not in the file
         with pytest.raises(SystemExit):
             main([*args, *wrong])
         assert "expected a best_response of" in capsys.readouterr().err
 
 
-def test_experts_are_those_who_play_well_with_themselves(runs, tmp_path, capsys):
-    """Whatever the best responses get: here the better a partner is alone, the less its does."""
+def test_experts_have_high_self_play(runs, tmp_path, capsys):
+    """Independent of the best responses: here partners with higher self-play have lower J_BR."""
     names = ("s0", "s1", "s2", "s3")
     alone = {
         name: evaluate_selfplay(load_policy(runs / name), 16, seed=3, sample=True).records
@@ -249,9 +246,9 @@ def test_experts_are_those_who_play_well_with_themselves(runs, tmp_path, capsys)
         assert f"{found[0]['selfplay_return']:.2f}" in err and "self-play" in err
 
 
-@pytest.mark.slow  # five programs
-def test_three_players_are_one_agent_among_copies_of_a_partner(tmp_path, capsys):
-    """Selected, responded to and met in the same line-up, at every seat of the agent."""
+@pytest.mark.slow  # compiles five programs
+def test_three_player_team_has_two_partner_copies(tmp_path, capsys):
+    """Selected, trained for and evaluated in the same lineup, at every seat of the agent."""
     policies = {f"p{seed}": network_policy(TINY_3P, seed) for seed in range(3)}
     for name, policy in policies.items():
         save_policy(tmp_path / name / "policy", policy, algorithm="ippo", steps=1, score=None)
@@ -268,9 +265,9 @@ def test_three_players_are_one_agent_among_copies_of_a_partner(tmp_path, capsys)
     decks = evaluation_decks(TINY_3P, 16, 0)
 
     def met(agent, partner):
-        """float[3, 16] by the agent's seat, and its games."""
+        """float[3, 16] by the agent's seat, and the games."""
         team = (policies[agent], policies[partner], policies[partner])
-        seats = [[seat, *({0, 1, 2} - {seat})] for seat in range(3)]  # the agent's, the others
+        seats = [[seat, *({0, 1, 2} - {seat})] for seat in range(3)]  # agent, partners
         played = play_games(
             team,
             TINY_3P,
@@ -301,7 +298,7 @@ def test_three_players_are_one_agent_among_copies_of_a_partner(tmp_path, capsys)
     assert found_of_agent["all"]["mean"] == pytest.approx(np.mean(entries))
 
 
-def test_partners_are_written_as_they_are_read(tmp_path):
+def test_partners_file_round_trip(tmp_path):
     first = EvalPartner(
         "bot:a", "bot:b", (1.0, 2.0), None, ((1.0,) * 14,) * 2, None, (0.5,) * 14, 1.0
     )
@@ -310,7 +307,7 @@ def test_partners_are_written_as_they_are_read(tmp_path):
     assert read_partners(tmp_path / "p.json") == partners
 
 
-def test_pairs_that_cannot_do_the_task_are_left_out():
+def test_failing_pairs_are_excluded():
     partners = [EvalPartner("a", score=(0.0, 2.5)), EvalPartner("b", score=(1.2, 1.3))]
     assert viable(partners, 25) == []
     assert viable(partners, 24) == partners
@@ -332,7 +329,7 @@ def test_pairs_that_cannot_do_the_task_are_left_out():
         ('{"partners": [{"agent": "bot:genius", "best_response": "RUNS/s0"}]}', "bot:convention"),
     ],
 )
-def test_a_bad_file_is_an_error_of_one_line(runs, tmp_path, capsys, text, message):
+def test_invalid_partners_file_prints_one_line(runs, tmp_path, capsys, text, message):
     path = tmp_path / "p.json"
     path.write_text(text.replace("RUNS", str(runs)))
     with pytest.raises(SystemExit) as stop:
@@ -341,7 +338,7 @@ def test_a_bad_file_is_an_error_of_one_line(runs, tmp_path, capsys, text, messag
     assert stop.value.code == 2 and out == "" and len(err.splitlines()) == 1 and message in err
 
 
-def test_other_mistakes_are_errors_of_one_line(runs, tmp_path, capsys):
+def test_invalid_partner_flags_print_one_line(runs, tmp_path, capsys):
     pairs = write_pairs(tmp_path / "p.json", runs, [("s0", "s1"), ("s0", "s1")])
     single = write_pairs(tmp_path / "1.json", runs, [("s0", "s1")])
     out = str(tmp_path / "out.json")

@@ -1,4 +1,4 @@
-"""`hanabi-rl conventions`, as a user types it."""
+"""`hanabi-rl conventions` from the command line."""
 
 import json
 
@@ -27,9 +27,8 @@ def test_conventions_of_an_agent(policy_folder, capsys):
     assert row == to_json(convention_figures(read_conventions(records)))
 
 
-@pytest.mark.slow  # their programs
-def test_a_player_of_conventions_follows_them_and_chance_does_not(capsys):
-    """Beside each other in one table."""
+@pytest.mark.slow  # compiles two programs
+def test_convention_bot_adheres_more_than_random(capsys):
     main(["conventions", "bot:convention", "bot:random", "--games", "12", "--json"])
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert rows["bot:convention"]["adherence"] > 0.8 > 0.4 > rows["bot:random"]["adherence"]
@@ -42,7 +41,7 @@ def test_a_player_of_conventions_follows_them_and_chance_does_not(capsys):
         (["bot:random", "bot:random"], "expected each source once, got bot:random, bot:random"),
     ],
 )
-def test_what_cannot_be_shown(args, message, capsys):
+def test_missing_or_duplicate_sources_are_rejected(args, message, capsys):
     with pytest.raises(SystemExit):
         main(["conventions", *args])
     assert message in capsys.readouterr().err

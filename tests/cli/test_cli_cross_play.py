@@ -25,8 +25,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Run folders `s0`, `s1` (bc) and `rl`, all of one shape, and `three`
-    for three players."""
+    """Run folders `s0`, `s1` (bc) and `rl` of the same shape, and `three` for three players."""
     folder = tmp_path_factory.mktemp("runs")
     for seed, (name, algorithm, players) in enumerate(
         [("s0", "bc", 2), ("s1", "bc", 2), ("rl", "hdr_ippo", 2), ("three", "bc", 3)]
@@ -36,7 +35,7 @@ def runs(tmp_path_factory):
     return folder
 
 
-def test_cross_play_writes_a_table_and_files(runs, tmp_path, capsys, monkeypatch):
+def test_cross_play_prints_table_and_writes_files(runs, tmp_path, capsys, monkeypatch):
     agents = [str(runs / name) for name in ("s0", "s1", "rl")]
     args = ["cross-play", *agents, "--games", "16", "--seed", "5", "--out", str(tmp_path)]
     main([*args, "--json"])
@@ -58,7 +57,7 @@ def test_cross_play_writes_a_table_and_files(runs, tmp_path, capsys, monkeypatch
     assert "6 of 6 cells played" in err and "self-play" in err
     assert (tmp_path / "matrix.png").stat().st_size > 10_000
 
-    monkeypatch.setattr(crossplay, "play_games", None)  # nothing is played again
+    monkeypatch.setattr(crossplay, "play_games", None)  # no game is replayed
     main([*args, "--group", "ours=s0,rl"])
     out, err = capsys.readouterr()
     assert "0 of 6 cells played" in err and "ours" in out
@@ -67,18 +66,18 @@ def test_cross_play_writes_a_table_and_files(runs, tmp_path, capsys, monkeypatch
     ] == ["ours", "bc"]
 
 
-def test_a_group_may_hold_agents_whose_options_have_commas() -> None:
+def test_groups_accept_agent_options_with_commas() -> None:
     agents = ["bot:simple", "bot:simple?safe=0.6,0.1", "bot:value"]
     kinds = algorithms_of(agents, load_agents(agents))
     chosen = ["safe=bot:simple?safe=0.6,0.1,bot:value"]
     assert assign_groups(agents, agents, kinds, chosen) == ["simple", "safe", "safe"]
     with pytest.raises(ValueError, match="got 'bot:simple.safe=0.7'"):
         assign_groups(agents, agents, kinds, ["safe=bot:simple?safe=0.7,0.1"])
-    with pytest.raises(ValueError, match="--group value=...: expected bot:value among its agents"):
+    with pytest.raises(ValueError, match="--group value=...: add bot:value or rename the group"):
         assign_groups(agents, agents, kinds, ["value=bot:simple"])
 
 
-def test_an_agent_is_in_one_group() -> None:
+def test_agent_in_two_groups_is_rejected() -> None:
     agents = ["bot:simple", "bot:iggi", "bot:value"]
     assert assign_groups(agents, agents, agents, ["G=bot:iggi", "G=bot:iggi,bot:value"])[1:] == [
         "G",
@@ -88,7 +87,7 @@ def test_an_agent_is_in_one_group() -> None:
         assign_groups(agents, agents, agents, ["G=bot:simple,bot:iggi", "H=bot:iggi,bot:value"])
 
 
-def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):
+def test_interrupt_prints_folder_of_cells(runs, tmp_path, capsys, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
@@ -107,7 +106,7 @@ def test_ctrl_c_says_where_the_cells_are(runs, tmp_path, capsys, monkeypatch):
     assert stop.value.code == 130 and str(tmp_path / "kept") in capsys.readouterr().err
 
 
-def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, monkeypatch):
+def test_leaderboard_prints_own_and_published_rows(runs, tmp_path, capsys, monkeypatch):
     games = teacher_games(TINY, 8)
     # files hold games of the standard deck only
     monkeypatch.setattr(data_files, "load_games", lambda path: games)
@@ -126,12 +125,13 @@ def test_leaderboard_prints_ours_beside_the_papers(runs, tmp_path, capsys, monke
         == prediction.cross_entropy_per_timestep().mean
     )
     assert "candidate, s1" in err
-    assert "OBL" not in err and "published" not in err  # the papers' game is another one
+    assert "OBL" not in err and "published" not in err  # the paper has another game
 
 
-@pytest.mark.slow  # test_seeds_are_counted_once has the choice
-def test_of_several_seeds_the_one_that_predicts_best_plays(runs, tmp_path, capsys, monkeypatch):
-    """AH2AC2 section 5.2: by cross-entropy on validation games; what is shown is of others."""
+@pytest.mark.slow  # test_duplicate_seeds_are_rejected covers the selection
+def test_best_predicting_seed_is_selected(runs, tmp_path, capsys, monkeypatch):
+    """AH2AC2 section 5.2: by cross-entropy on validation games; reported values are on other
+    games."""
     files = {"val.json": teacher_games(TINY, 8), "test.json": teacher_games(TINY, 6, 1)}
     monkeypatch.setattr(data_files, "load_games", lambda path: files[str(path)])
     seeds = [str(runs / name) for name in ("s0", "s1", "rl")]
@@ -155,7 +155,7 @@ def test_of_several_seeds_the_one_that_predicts_best_plays(runs, tmp_path, capsy
     assert own["games"] == 8 and own["lineups"][0]["seats"] == ["bot:random", "bot:random"]
 
 
-def test_what_a_seed_was_chosen_by_is_not_what_it_is_shown_on(runs, capsys, monkeypatch):
+def test_selection_games_differ_from_reported_games(runs, capsys, monkeypatch):
     games = teacher_games(TINY, 8)
     files = {"val.json": games, "test.json": games.select([5, 7])}
     monkeypatch.setattr(data_files, "load_games", lambda path: files[str(path)])
@@ -177,7 +177,7 @@ def test_what_a_seed_was_chosen_by_is_not_what_it_is_shown_on(runs, capsys, monk
         (Rules(num_cards_of_rank=(3, 2, 2, 2, 2)), None),
     ],
 )
-def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expected):
+def test_published_rows_only_for_the_same_game(rules, expected):
     scores, first = np.array([3, 5]), np.zeros(2, int)
     seats = ((-1, *range(rules.num_players - 1)),)
     entry = LeaderboardEntry(scores, scores, first, seats, rules.max_score)
@@ -214,7 +214,7 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "--group", "A=s0"],
-            "--group: expected --val, recorded games to choose a seed by",
+            "--group: expected --val, recorded games to select a seed",
         ),
         (
             ["leaderboard", "--proxies", "RUNS/s1", "RUNS/s1/policy", "--agents", "RUNS/s0"],
@@ -224,7 +224,7 @@ def test_the_papers_leaderboard_stands_beside_the_papers_game_alone(rules, expec
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s0/policy"],
             "--agents: expected policies that differ",
         ),
-        (  # before the games of the other one are played
+        (  # before the games of the other agent are played
             ["leaderboard", "--proxies", "RUNS/s1", "--agents", "RUNS/s0", "RUNS/s1"],
             "--agents s1: expected a proxy other than the candidate",
         ),
@@ -239,8 +239,8 @@ def test_a_users_error_is_one_line(runs, tmp_path, capsys, args, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_seeds_are_counted_once():
-    """One policy under two names is no second seed, and no seed is in two rows."""
+def test_duplicate_seeds_are_rejected():
+    """A policy under two names is not a second seed, and no seed is in two rows."""
     policies = [network_policy(TINY, seed) for seed in (0, 1, 0)]
     labels, games = ["a", "b", "c"], teacher_games(TINY, 2)
 

@@ -1,4 +1,4 @@
-"""`hanabi-rl data ...` and `hanabi-rl replay`, as a user types them."""
+"""`hanabi-rl data` and `hanabi-rl replay` from the command line."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_info(file, capsys):
 
 
 def test_info_of_several_files(file, capsys, tmp_path):
-    """A block each, as of each alone; nothing where one of them is no file of games."""
+    """One block per file, as for each file alone; no output if one is not a file of games."""
     other = tmp_path / "other.json"
     run(capsys, "data", "convert", file, other)
     link = run(capsys, "replay", file, "--game", 3).splitlines()[-1]
@@ -64,9 +64,9 @@ def test_info_of_several_files(file, capsys, tmp_path):
     assert out == "" and "none.json, which does not exist" in err
 
 
-def test_info_names_the_deals_of_hanab_live(file, capsys, tmp_path):
+def test_info_lists_hanab_live_deals(file, capsys, tmp_path):
     text = run(capsys, "data", "info", file)
-    assert "hanab.live seeds" not in text  # of none
+    assert "hanab.live seeds" not in text  # no deck is a deal
     assert "20 games: 0 with a hanab.live seed" in run(capsys, "data", "info", file, "--seeds")
     numbers, rules = [3, 20_001, 5], Rules(num_players=3)
     tables = [PythonGame(rules, deck_from_seed(f"p3v0s{number}")) for number in numbers]
@@ -99,7 +99,7 @@ def test_one_game_is_one_game(file, capsys, tmp_path):
     assert "1 game: " in capsys.readouterr().out
 
 
-def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
+def test_invalid_games_are_rejected_or_skipped(file, capsys, tmp_path):
     mixed, clean = tmp_path / "mixed.jsonl", tmp_path / "clean.safetensors"
     run(capsys, "data", "convert", file, mixed)
     lines = mixed.read_text().splitlines()
@@ -110,21 +110,21 @@ def test_odd_games_are_refused_or_left_out_and_counted(file, capsys, tmp_path):
             run(capsys, "data", *command, *(["--out", tmp_path] if command[0] == "split" else []))
         err = capsys.readouterr().err
         assert caught.value.code == 2 and len(err.splitlines()) == 1
-        assert "game 20 (game_id 0): expected 2-5 players, got 0 (--skip-invalid leaves" in err
+        assert "game 20 (game_id 0): expected 2-5 players, got 0 (--skip-invalid skips" in err
     assert sorted(tmp_path.iterdir()) == [mixed]
     main(["data", "info", str(mixed), "--skip-invalid", "--json"])
     out, err = capsys.readouterr()
     assert (json.loads(out)["games"], json.loads(out)["skipped"]) == (20, 7)
-    left_out = f"{mixed}: 7 of 27 games left out; how they ended: 7 unknown"
-    assert err.splitlines()[-2:] == ["... and 2 more", left_out]
-    assert err.count("left out: ") == 5
+    skipped = f"{mixed}: 7 of 27 games skipped; by ending: 7 unknown"
+    assert err.splitlines()[-2:] == ["... and 2 more", skipped]
+    assert err.count("skipped: ") == 5
     run(capsys, "data", "convert", mixed, clean, "--skip-invalid")
     np.testing.assert_array_equal(load_games(clean).actions, load_games(file).actions)
     run(capsys, "data", "split", mixed, "--sizes", 5, "--out", tmp_path, "--skip-invalid")
     assert len(load_games(tmp_path / "mixed_train.jsonl")) == 5
 
 
-def test_a_link_is_read_as_a_file_is(file, capsys, tmp_path):
+def test_replay_link_is_read_like_a_file(file, capsys, tmp_path):
     link = run(capsys, "replay", file, "--game", 3).splitlines()[-1]
     link = link.replace("https://hanab.live/shared-replay-json/", "www.hanab.live/replay-json/")
     assert json.loads(run(capsys, "data", "info", link, "--json"))["games"] == 1
@@ -137,28 +137,26 @@ def test_a_link_is_read_as_a_file_is(file, capsys, tmp_path):
 def test_convert(file, capsys, tmp_path):
     text = run(capsys, "data", "convert", file, tmp_path / "games.jsonl")
     assert "games.jsonl: 20 games" in text
-    assert "Who sat where is not in it: .jsonl has no place for that" in text
+    assert ".jsonl does not store the names of players" in text
     back = tmp_path / "games.jsonl", tmp_path / "again.safetensors"
-    assert "Who sat" not in run(capsys, "data", "convert", *back)
+    assert "does not store" not in run(capsys, "data", "convert", *back)
     games, again = load_games(file), load_games(tmp_path / "again.safetensors")
     np.testing.assert_array_equal(again.decks, games.decks)
     np.testing.assert_array_equal(again.actions, games.actions)
 
 
 def lost_at_the_end():
-    """Once nothing can be scored any more three lives are lost: 0, of 5 points."""
+    """A game that loses three lives when no more points are possible: score 0, 5 points."""
     table, moves = red_alone(lose=True)
     games = as_games(table.rules, [table], [np.array(moves, np.int32)])
     assert (games.scores.tolist(), table.points, table.life_tokens) == ([0], 5, 0)
     return games
 
 
-def test_what_is_written_is_what_is_said(capsys, tmp_path, monkeypatch):
-    """hanab.live ends games where nothing can be scored any more: there this one has its points."""
+def test_demos_reports_games_as_written(capsys, tmp_path, monkeypatch):
+    """hanab.live ends games when no more points are possible: there the game keeps its points."""
     games = lost_at_the_end()
-    changed = (
-        "1 of them now end where no more points could be reached, as on hanab.live; 1 had lost"
-    )
+    changed = "1 game ends earlier, as on hanab.live: no more points were possible; 1 of them"
     monkeypatch.setattr(demos, "demo_games", lambda *args: games)
     for name, bombed, score in (("a.safetensors", 1, 0), ("a.json", 0, 5)):
         out = tmp_path / name

@@ -1,4 +1,4 @@
-"""`hanabi-rl human-likeness`, as a user types it."""
+"""`hanabi-rl human-likeness` from the command line."""
 
 import json
 
@@ -15,7 +15,7 @@ from hanabi_rl.evaluation.measure.prediction import predict
 from hanabi_rl.evaluation.reporting.human_likeness import LABELS
 
 
-def test_likeness_to_a_file(policy_folder, small_file, tmp_path, capsys):
+def test_human_likeness_of_a_file(policy_folder, small_file, tmp_path, capsys):
     picture = tmp_path / "out" / "likeness.png"
     agent, file = str(policy_folder), str(small_file)
     args = [
@@ -50,7 +50,7 @@ def test_likeness_to_a_file(policy_folder, small_file, tmp_path, capsys):
     assert picture.stat().st_size > 10_000
 
 
-def test_moves_of_another_game_are_not_predicted(monkeypatch, capsys):
+def test_predicted_file_needs_the_same_rules(monkeypatch, capsys):
     found = {"a.json": random_games(TINY, 1), "b.json": random_games(TINY_3P, 1)}
     monkeypatch.setattr(files, "load_distinct_games", lambda paths: found[str(paths[0])])
     with pytest.raises(SystemExit):
@@ -58,7 +58,7 @@ def test_moves_of_another_game_are_not_predicted(monkeypatch, capsys):
     assert "--predict b.json: expected games of 2 players, got 3 players" in capsys.readouterr().err
 
 
-def test_nobody_to_measure(small_file, capsys):
+def test_human_likeness_without_agents_is_rejected(small_file, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["human-likeness", "--games", str(small_file)])
     assert stop.value.code == 2

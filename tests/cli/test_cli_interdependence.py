@@ -1,4 +1,4 @@
-"""`hanabi-rl interdependence`, as a user types it."""
+"""`hanabi-rl interdependence` from the command line."""
 
 import json
 
@@ -11,7 +11,7 @@ from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.evaluation.measure.interdependence import constructive, not_helpful
 
 
-def test_links_of_a_file(small_file, capsys):
+def test_interdependence_of_a_file(small_file, capsys):
     main(["interdependence", str(small_file), "--reference-games", "0", "--json"])
     out, err = capsys.readouterr()
     record, found = json.loads(out), GameAnalysis(load_games(small_file))
@@ -34,7 +34,7 @@ def test_links_of_a_file(small_file, capsys):
 
 
 @pytest.mark.slow
-def test_an_agent_and_a_partner_beside_bots_on_the_same_decks(policy_folder, capsys):
+def test_interdependence_compares_with_reference_bots(policy_folder, capsys):
     args = ["interdependence", "bot:convention", str(policy_folder), "--games", "6", "--json"]
     main(args)
     out, err = capsys.readouterr()

@@ -1,5 +1,4 @@
-"""`hanabi-rl live`: what is wrong is said before anything is sent; a whole run as a user starts
-it."""
+"""`hanabi-rl live`: errors before the first message, and a complete run as a process."""
 
 import os
 import signal
@@ -31,13 +30,13 @@ def account(monkeypatch):
     [
         (["--server", "http://hanab.example"], "http would send the password unencrypted"),
         (["--credentials", "nowhere.txt"], "nowhere.txt"),
-        (["--tables", "2"], "expected an account named Bot-..., which alone may have several"),
+        (["--tables", "2"], "expected an account named Bot-... for several tables"),
         (["--players", "6"], "--players: expected 2 to 5, got 6"),
-        (["--remember"], "--remember: expected an agent that learns who its partners are"),
+        (["--remember"], "--remember: expected an agent with a partner profile"),
         (["--move-delay", "-1"], "--move-delay: expected"),
     ],
 )
-def test_what_is_wrong_is_said_first(arguments, said, account, capsys):
+def test_invalid_live_flags_fail_before_connecting(arguments, said, account, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["live", "--agent", "bot:simple", *arguments])
     assert ended.value.code == 2
@@ -45,14 +44,14 @@ def test_what_is_wrong_is_said_first(arguments, said, account, capsys):
     assert said in printed and PASSWORD not in printed
 
 
-def test_without_an_account_the_names_of_the_variables_are_said(monkeypatch, capsys):
+def test_missing_account_names_environment_variables(monkeypatch, capsys):
     monkeypatch.delenv("HANABI_LIVE_USERNAME", raising=False)
     with pytest.raises(SystemExit):
         main(["live", "--agent", "bot:simple"])
     assert "HANABI_LIVE_USERNAME" in capsys.readouterr().err
 
 
-def test_an_agent_plays_with_the_numbers_of_players_that_it_can():
+def test_live_uses_supported_numbers_of_players():
     assert list(agent_by_players("bot:simple", ())) == [2, 3, 4, 5]
     assert list(agent_by_players("agent:hgroup-2p", ())) == [2]
     assert list(agent_by_players("bot:simple", (4, 2))) == [4, 2]
@@ -63,8 +62,9 @@ def test_an_agent_plays_with_the_numbers_of_players_that_it_can():
 
 
 @pytest.mark.slow
-def test_a_run_as_a_user_starts_it(tmp_path):
-    """A person plays two games with it; Ctrl-C ends it with a word, and nothing secret is left."""
+def test_live_command_end_to_end(tmp_path):
+    """A user plays two games with the bot; Ctrl-C ends it with a message, and no secret is
+    written."""
     world = World(Site(2), 2)
     person = Person(world, "Zoe", ["Bot-ann"], 2, 2)
     person.patience = 0.1

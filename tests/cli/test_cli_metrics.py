@@ -1,4 +1,4 @@
-"""`hanabi-rl metrics`, as a user types it."""
+"""`hanabi-rl metrics` from the command line."""
 
 import json
 
@@ -13,7 +13,7 @@ from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
 
 SMALL = ["coordination", "response_entropy", "context_independence", "action_entropy"]
-"""What a dozen games are too few for."""
+"""Metrics for which a dozen games are a small sample."""
 
 
 def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
@@ -26,7 +26,7 @@ def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
     assert next(iter(record["agents"].values())) == policy.identity()
     alone = objective_figures(GameAnalysis(evaluate_selfplay(policy, 8, 3).records))
     assert row["selfplay"] == json.loads(json.dumps(alone)) | {"small_sample": SMALL}
-    assert row["with_partners"]["small_sample"] == SMALL and "* a small sample" in err
+    assert row["with_partners"]["small_sample"] == SMALL and "*: small sample" in err
     assert row["pairs"]["bot:random"]["games"] == 16
     assert row["with_partners"]["points"] == row["pairs"]["bot:random"]["points"]
     assert "Agent / partner" in err and "Table 3" not in err  # the paper has another game
@@ -35,12 +35,12 @@ def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
     assert len(list((tmp_path / "out" / "cells").iterdir())) == 2
 
 
-def test_cells_of_a_matrix_serve(policy_folder, tmp_path, capsys, monkeypatch):
+def test_metrics_reuses_cross_play_cells(policy_folder, tmp_path, capsys, monkeypatch):
     agents = [str(policy_folder), "bot:random", "--games", "8"]
     main(["cross-play", *agents, "--out", str(tmp_path)])
     monkeypatch.setattr(
         "hanabi_rl.evaluation.measure.matrix.evaluate_pair", None
-    )  # nothing is played
+    )  # no game is played
     main(["metrics", *agents, "--cache", str(tmp_path / "cells")])
     assert "bot:random" in capsys.readouterr().out
 
@@ -60,7 +60,7 @@ def test_metrics_of_files(small_file, tmp_path, capsys):
     assert "Recorded games" in err
 
 
-def test_files_of_one_name_are_told_apart_and_one_file_is_no_two(small_file, tmp_path, capsys):
+def test_files_have_unique_labels_and_content(small_file, tmp_path, capsys):
     games = load_games(small_file)
     for folder, which in (("a", slice(0, 6)), ("b", slice(6, 12)), ("c", slice(0, 6))):
         (tmp_path / folder).mkdir()
@@ -74,9 +74,7 @@ def test_files_of_one_name_are_told_apart_and_one_file_is_no_two(small_file, tmp
             main(["metrics", *pair])
         out, err = capsys.readouterr()
         assert caught.value.code == 2 and out == "" and len(err.splitlines()) == 1
-        assert (
-            f"expected files that differ, got the same games as {pair[0]} and as {pair[1]}" in err
-        )
+        assert f"expected different files, got the same games in {pair[0]} and {pair[1]}" in err
 
 
 @pytest.mark.parametrize(
@@ -84,7 +82,7 @@ def test_files_of_one_name_are_told_apart_and_one_file_is_no_two(small_file, tmp
     [
         ([], "expected agents, or files of games"),
         (["FILE", "bot:random"], "expected agents, or files of games"),
-        (["FILE", "--partners", "bot:random"], "expected no --partners with a file"),
+        (["FILE", "--partners", "bot:random"], "--partners: expected none with files of games"),
         (["nowhere.safetensors"], "expected a file of games"),
         (["nowhere"], "expected an agent"),
         (["bot:random", "bot:random?colors=0,1,2"], "colours 0 to 4"),

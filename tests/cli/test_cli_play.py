@@ -1,4 +1,4 @@
-"""`hanabi-rl play`: who sits at the table."""
+"""`hanabi-rl play`: partners, seats and progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 
 
 @pytest.mark.parametrize("players", [None, 2, 3, 4, 5])
-def test_without_a_name_the_partner_is_who_scores_most_with_strangers(players):
+def test_default_partner_has_best_gauntlet_score(players):
     (name,) = _lineup([], players, watch=False)
     assert is_bundled_for(name, Rules(num_players=players or 2))
     content = json.loads(SCORES_FILE.read_text())
@@ -32,7 +32,7 @@ def test_without_a_name_the_partner_is_who_scores_most_with_strangers(players):
 
 
 @pytest.mark.parametrize("players", [1, 6])
-def test_nobody_plays_alone_or_with_five_others(players):
+def test_play_rejects_one_or_six_players(players):
     with pytest.raises(ValueError, match=f"--players: expected 2 to 5, got {players}"):
         _lineup([], players, watch=False)
 
@@ -44,7 +44,7 @@ def test_several_agents_must_fill_the_seats():
 
 
 @pytest.mark.slow
-def test_who_stops_while_the_partner_gets_ready_need_not_wait(tmp_path: Path) -> None:
+def test_interrupt_during_compilation_exits_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hanabi_rl", "play", "bot:convention", "--no-browser"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
     with subprocess.Popen(
@@ -56,7 +56,7 @@ def test_who_stops_while_the_partner_gets_ready_need_not_wait(tmp_path: Path) ->
     ) as server:
         assert server.stdout is not None and server.stderr is not None
         address = server.stdout.readline().split()[4]
-        while True:  # it listens before it answers
+        while True:  # the socket listens before the page responds
             with contextlib.suppress(OSError), urllib.request.urlopen(address) as page:
                 assert page.status == 200
                 break
@@ -66,8 +66,8 @@ def test_who_stops_while_the_partner_gets_ready_need_not_wait(tmp_path: Path) ->
     assert "terminate" not in said and "Traceback" not in said
 
 
-def test_progress_and_what_is_printed_meanwhile_stand_on_lines_of_their_own() -> None:
-    """As where stdout and stderr go to one pipe: no line is cut by another."""
+def test_progress_prints_whole_lines() -> None:
+    """With stdout and stderr in the same pipe."""
     pipe = io.StringIO()
     to_pipe = contextlib.redirect_stdout(pipe), contextlib.redirect_stderr(pipe)
     with to_pipe[0], to_pipe[1], progress("getting ready"):

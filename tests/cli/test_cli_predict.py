@@ -1,4 +1,4 @@
-"""`hanabi-rl predict`, as a user types it."""
+"""`hanabi-rl predict` from the command line."""
 
 import json
 
@@ -17,9 +17,7 @@ from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.play.decks import evaluation_decks
 
 
-def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(
-    small_file, policy_folder, capsys, tmp_path
-):
+def test_predict_prints_table_json_and_plot(small_file, policy_folder, capsys, tmp_path):
     main(
         [
             "predict",
@@ -50,7 +48,7 @@ def test_predict_prints_a_table_one_line_of_json_and_writes_a_plot(
     ]
 
 
-def test_the_random_bot_is_as_surprised_as_there_are_legal_moves(small_file, capsys):
+def test_random_bot_cross_entropy_is_log_legal_moves(small_file, capsys):
     main(["predict", "bot:random", str(small_file), "--json"])
     record = json.loads(capsys.readouterr().out)
     games = load_games(small_file)
@@ -65,8 +63,8 @@ def test_the_random_bot_is_as_surprised_as_there_are_legal_moves(small_file, cap
     assert record["cross_entropy"] == pytest.approx(np.mean(nats), rel=1e-5)
 
 
-def test_games_in_which_the_person_never_moved_are_refused(tmp_path, capsys):
-    """As `hanabi-rl play` keeps one that is left after the partner's first move."""
+def test_games_without_human_moves_are_rejected(tmp_path, capsys):
+    """As `hanabi-rl play` saves a game that the user leaves after the partner's first move."""
     rules = Rules()
     deck = tuple(evaluation_decks(rules, 1, 0)[0].tolist())
     left = Game(1, rules, deck, frozenset({1}), moves=(5,), status="done", end_reason="left")
@@ -75,7 +73,7 @@ def test_games_in_which_the_person_never_moved_are_refused(tmp_path, capsys):
         main(["predict", "bot:random", str(path)])
     out, err = capsys.readouterr()
     assert caught.value.code == 2 and out == ""
-    assert f"{path}: expected a turn of its human seats to predict, got none" in err
+    assert f"{path}: expected at least one turn (human seats) to predict, got none" in err
 
 
 @pytest.mark.parametrize(
@@ -98,7 +96,7 @@ def test_errors_are_one_line_and_exit_code_2(small_file, policy_folder, capsys, 
     assert message in capsys.readouterr().err
 
 
-def test_games_of_other_rules_are_refused(policy_folder, capsys, tmp_path):
+def test_games_of_other_rules_are_rejected(policy_folder, capsys, tmp_path):
     save_games(
         tmp_path / "games.safetensors",
         teacher_games(Rules(num_colors=3, num_ranks=3, hand_size=2), 2),

@@ -1,4 +1,4 @@
-"""`hanabi-rl entries` and `keys`: who may play, and how far they are."""
+"""`hanabi-rl serve`, `entries` and `keys` from the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(capsys: pytest.CaptureFixture[str], *args: object) -> str:
     return capsys.readouterr().out
 
 
-def test_without_psycopg_nothing_is_listened_to(
+def test_missing_psycopg_fails_before_listening(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
@@ -42,7 +42,7 @@ def address(request: pytest.FixtureRequest) -> Iterator[str | None]:
             yield running.new()
 
 
-def test_a_candidate_from_its_entry_to_its_last_key(
+def test_candidate_lifecycle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str | None
 ) -> None:
     at = ("--state", tmp_path) if address is None else ("--state", tmp_path, "--store", address)
@@ -58,7 +58,7 @@ def test_a_candidate_from_its_entry_to_its_last_key(
     lease = store.claim(key)
     write_moves(store, lease, 0, [0], (3, 3))
     listed = run(capsys, "keys", "list", *at)
-    assert "games of 3 players are played with bot:iggi, bot:value\n" in listed
+    assert "proxies for 3 players: bot:iggi, bot:value\n" in listed
     assert text not in listed and f"{key.hint}...  1 done, 0 active, 25 todo" in listed
     test = run(capsys, "keys", "create", "mine", "--kind", "test", *at).strip()
     opened = store.key(test)
@@ -75,7 +75,7 @@ def test_a_candidate_from_its_entry_to_its_last_key(
         (("keys", "revoke", "hk_eval_x"), "expected the hint of a key that is not revoked"),
     ],
 )
-def test_what_does_not_exist_is_refused(
+def test_unknown_entries_and_keys_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
@@ -83,7 +83,7 @@ def test_what_does_not_exist_is_refused(
     assert stopped.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_a_database_that_does_not_answer_is_one_line(
+def test_unreachable_database_prints_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     programs()
@@ -106,7 +106,7 @@ def test_a_database_that_does_not_answer_is_one_line(
         "postgresql://me@db.example/x?sslmod=hidden",
     ],
 )
-def test_an_address_that_cannot_be_read_is_one_line_without_its_password(
+def test_invalid_store_address_hides_password(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str
 ) -> None:
     programs()
@@ -116,7 +116,7 @@ def test_an_address_that_cannot_be_read_is_one_line_without_its_password(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_database_in_which_nobody_may_make_tables_is_one_line(
+def test_read_only_database_prints_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with cluster() as running:
@@ -127,7 +127,7 @@ def test_a_database_in_which_nobody_may_make_tables_is_one_line(
 
 
 def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
-    """The one line that a command ends with, and its exit code is 2."""
+    """The error line of a command with exit code 2."""
     with pytest.raises(SystemExit) as stopped:
         main([*map(str, args)])
     said = capsys.readouterr()
@@ -135,10 +135,10 @@ def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
     return said.err
 
 
-def test_a_proxy_that_cannot_be_loaded_is_one_line_and_nothing_is_left(
+def test_unloadable_proxy_leaves_no_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Said by the agents' process."""
+    """The inference process reports the error."""
     state = tmp_path / "challenge"
     serve = ("serve", "--state", state, "--port", 0, "--proxies-2p", "bot:convetion")
     assert "--proxies-2p: " in (error := refused(capsys, *serve)) and "'bot:convetion'" in error
@@ -152,12 +152,12 @@ def test_a_proxy_that_cannot_be_loaded_is_one_line_and_nothing_is_left(
         (("--web-workers", -1), "--web-workers: expected a whole number from 1 to 1,024, got -1"),
         (("--port", 65536), "--port: expected a whole number from 0 to 65,535, got 65,536"),
         (("--host", "192.0.2.1"), "--host: expected an address of this machine, got 192.0.2.1"),
-        (("--tls-cert", "cert.pem"), "expected --tls-cert and --tls-key, got one of them"),
+        (("--tls-cert", "cert.pem"), "expected both --tls-cert and --tls-key, got one of them"),
         (("--tls-cert", "a", "--tls-key", "b"), "--tls-cert a --tls-key b: expected a certificate"),
         (("--prediction-games", "none.safetensors"), "got none.safetensors, which does not exist"),
     ],
 )
-def test_a_flag_of_serve_is_checked_before_anything_starts(
+def test_serve_flags_are_checked_first(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -169,7 +169,7 @@ def test_a_flag_of_serve_is_checked_before_anything_starts(
     assert not list(tmp_path.iterdir())
 
 
-def test_keys_and_proxies_that_do_not_fit_are_one_line(
+def test_mismatched_keys_and_proxies_print_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(self: InferenceProcess) -> Identities:
@@ -194,7 +194,7 @@ def test_keys_and_proxies_that_do_not_fit_are_one_line(
     )
 
 
-def test_agents_that_do_not_compile_are_one_line(
+def test_uncompilable_agents_print_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def compile(self: InferenceProcess) -> None:

@@ -1,4 +1,4 @@
-"""`hanabi-rl study report`, as a user types it."""
+"""`hanabi-rl study report` from the command line."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ simulated = benchmark("simulated_study")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Seven people, of whom the first marked moves of the first partner's first game."""
+    """Seven people; the first marked moves of the first partner's first game."""
     path = tmp_path_factory.mktemp("study") / "study"
     drawn = simulated.draw(simulated.SCENARIOS["line"], 7, np.random.default_rng(0))
     folder = simulated.write_study(path, drawn)
@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    """Seven pairs, who play a game with each other and one each with a bot."""
+    """Seven pairs; each pair plays one game together, and each person one game with a bot."""
     study = study_of(
         STUDY
         | {"participants": 14, "fallback_agent": "bot:b", "wait_s": 9, "flag_moves": True}
@@ -73,25 +73,26 @@ def pairs(tmp_path_factory):
     return folder
 
 
-def test_a_game_of_two_people_counts_once_and_they_are_one_unit(pairs, tmp_path, capsys):
+def test_two_human_game_counts_once_as_one_group(pairs, tmp_path, capsys):
     args = pairs.path, "--answers-only", "--plot", tmp_path / "study.png"
     figures, text = report(capsys, *args)
     person, bot = figures["agents"]
     assert (person["people"], person["groups"], person["games"]) == (14, 7, 7)
     assert (bot["people"], bot["groups"], bot["games"]) == (14, 14, 14)
     scores = 6 + np.arange(7)
-    reach = 2.446912 * scores.std(ddof=1) / np.sqrt(7)  # Student's t of 6 degrees of freedom
+    reach = 2.446912 * scores.std(ddof=1) / np.sqrt(7)  # Student's t with 6 degrees of freedom
     assert person["score"] == pytest.approx(scores.mean())
     low, high = person["score_ci95"]
     assert (low, high) == pytest.approx((scores.mean() - reach, scores.mean() + reach), rel=1e-5)
     games = gather(pairs).games
     moves = games.num_actions[games.human_seats.all(axis=1)]
-    assert person["questioned"] == pytest.approx(14 / moves.sum())  # two marks a game, of all of it
-    assert "14 in 7 groups" in text and "are one unit" in text
+    # two marks per game, over all moves
+    assert person["questioned"] == pytest.approx(14 / moves.sum())
+    assert "14 in 7 groups" in text and "count as one group" in text
 
 
 @pytest.mark.slow
-def test_how_two_people_played_is_told_over_pairs(pairs, capsys):
+def test_two_human_metrics_are_over_pairs(pairs, capsys):
     figures, _ = report(capsys, pairs.path)
     person = figures["agents"][0]
     export = gather(pairs)
@@ -113,7 +114,7 @@ def report(capsys, *args):
     return json.loads(out), err
 
 
-def test_a_folder_and_its_export_say_the_same(folder, tmp_path, capsys):
+def test_study_folder_and_export_give_same_report(folder, tmp_path, capsys):
     args = "--answers-only", "--plot", tmp_path / "study.png"
     of_folder, text = report(capsys, folder, *args)
     assert "7 people agreed, 7 played" in text and "points per game" in text
@@ -130,7 +131,7 @@ def test_a_folder_and_its_export_say_the_same(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_how_the_agents_played_is_told_over_people(folder, capsys):
+def test_agent_metrics_are_over_people(folder, capsys):
     figures, text = report(capsys, folder)
     assert "constructive links" in text and "AD-entropy" in text
     study = StudyFolder(folder, read_study_of(folder))
@@ -149,14 +150,14 @@ def test_how_the_agents_played_is_told_over_people(folder, capsys):
         assert of["measures"]["constructive"] == pytest.approx(team.mean)
         people = np.array([export.lines[row]["participant"] for row in rows])
         over = np.array([team.numerator[people == who].sum() for who in np.unique(people)])
-        reach = 2.446912 * (over / 3).std(ddof=1) / np.sqrt(7)  # three games each
+        reach = 2.446912 * (over / 3).std(ddof=1) / np.sqrt(7)  # three games per pair
         low, high = of["measures"]["constructive_ci95"]
         assert (high - low) / 2 == pytest.approx(reach, rel=1e-5)
         marks += sum(of["marked"][kind] for kind in ("plays", "discards", "hints"))
     assert marks == 1 and "marked as questionable" in text
 
 
-def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
+def test_gauntlet_is_matched_by_policy_hash(folder, tmp_path, capsys):
     def agents(prefix):
         return [
             {
@@ -187,7 +188,7 @@ def test_a_gauntlet_is_matched_by_what_the_agents_are(folder, tmp_path, capsys):
     assert "expected an agent of the study, got none" in capsys.readouterr().err
 
 
-def test_agents_are_ranked_by_their_metrics_where_there_are_enough_of_them():
+def test_metrics_rank_agents_if_enough():
     def of(number):
         figures = {
             measure.name: Figure(6, 6, Interval(number + place, 0, 0, 0) if number else None)
@@ -201,10 +202,10 @@ def test_agents_are_ranked_by_their_metrics_where_there_are_enough_of_them():
     assert found[OF_AGENT[1].label] == {f"agent {number}": number + 1 for number in range(1, 5)}
 
 
-def test_what_is_no_study_is_refused(tmp_path, capsys):
+def test_folder_without_study_is_rejected(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["study", "report", str(tmp_path)])
     assert "expected the folder of a study" in capsys.readouterr().err
-    with pytest.raises(SystemExit):  # as before there was a report: a file alone is run
+    with pytest.raises(SystemExit):  # a file alone runs the study
         main(["study", str(tmp_path / "none.toml")])
     assert "none.toml" in capsys.readouterr().err

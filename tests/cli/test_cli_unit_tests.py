@@ -1,4 +1,4 @@
-"""`hanabi-rl unit-tests`, as a user types it."""
+"""`hanabi-rl unit-tests` from the command line."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ def recorded(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_table_with_failures_to_look_at(recorded, capsys):
+def test_table_lists_failures(recorded, capsys):
     args = [
         "unit-tests",
         "reference:memoryless",
@@ -81,14 +81,14 @@ def test_a_table_with_failures_to_look_at(recorded, capsys):
         (["agent:ippo-4p"], "expected the standard game of 2 or 3 players, got"),
     ],
 )
-def test_wrong_requests_are_one_line(recorded, capsys, args, message):
+def test_invalid_unit_test_flags_print_one_line(recorded, capsys, args, message):
     with pytest.raises(SystemExit) as stopped:
         main(["unit-tests", *args, "--games", recorded])
     assert stopped.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monkeypatch):
-    """Both are games of bot:convention by itself; a clone trains on those of seed 0."""
+def test_mined_situations_exclude_training_games(monkeypatch):
+    """Both are self-play games of bot:convention; clones are trained on those of seed 0."""
     mined = []
 
     def run_tests(agent, games, *args, **kwargs):
@@ -106,9 +106,9 @@ def test_situations_are_not_mined_from_the_games_that_clones_are_trained_on(monk
     assert len(situations) == len(decks) == 24 and not situations & decks
 
 
-@pytest.mark.slow  # evaluation/measure/test_unit_tests.py plays with three
+@pytest.mark.slow  # evaluation/measure/test_unit_tests.py covers three players
 def test_three_players(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("hanabi_rl.cli.unit_tests._CHANCE", 1)
+    monkeypatch.setattr("hanabi_rl.cli.unit_tests._MIN_RANDOM_SITUATIONS", 1)
     path = tmp_path / "games.safetensors"
     save_games(path, three_player_games())
     main(
@@ -131,8 +131,7 @@ def test_three_players(tmp_path, capsys, monkeypatch):
 
 
 def three_player_games():
-    """A game of a careful table, in which a card is known late to be playable, and on the last
-    turn."""
+    """A game of cautious players, with a card known playable late, and so on the last turn."""
     rules, rng = Rules(num_players=3), np.random.default_rng(4)
     table = PythonGame(rules, rng.permutation(full_deck(rules)))
     while not table.over:

@@ -150,7 +150,7 @@ def test_skipped_games_report_their_endings(
     assert Counter(error.ended for error in errors) == {"bombed": 4, "unfinished": 2}
     main(["data", "info", str(path), "--skip-invalid", "--json"])
     out, err = capsys.readouterr()
-    assert "6 of 8 games left out; how they ended: 4 bombed, 2 unfinished" in err
+    assert "6 of 8 games skipped; by ending: 4 bombed, 2 unfinished" in err
     assert json.loads(out)["skipped_endings"] == {"bombed": 4, "unfinished": 2}
 
 
@@ -246,7 +246,7 @@ def test_other_speedruns_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[
         main(["data", "info", str(path)])
     assert "game 0 (game_id 7): option speedrun: turn 9 lost" in capsys.readouterr().err
     main(["data", "info", str(path), "--skip-invalid"])
-    assert "left out; how they ended: 1 failed speedrun" in capsys.readouterr().err
+    assert "skipped; by ending: 1 failed speedrun" in capsys.readouterr().err
 
 
 def test_one_surplus_move_message_is_singular() -> None:

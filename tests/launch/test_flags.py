@@ -1,4 +1,4 @@
-"""Repeated list flags, which would drop the first values."""
+"""Flags before tyro parses them: repeated lists, which would drop values; help of fields."""
 
 import dataclasses
 import sys
@@ -9,8 +9,9 @@ import pytest
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import app
 from hanabi_rl.launch import script
-from hanabi_rl.launch.flags import list_flags
+from hanabi_rl.launch.flags import join_help_lines, list_flags
 from hanabi_rl.launch.sweep_config import SweepConfig
+from hanabi_rl.learning.cloning import BCTrainConfig
 
 COMMANDS: dict[tuple[str, ...], Any] = {
     **{(name,): body for name, body in app._COMMANDS.items()},
@@ -97,3 +98,13 @@ def test_nested_and_renamed_list_flags_are_found() -> None:
         del first, many, inner
 
     assert list(list_flags(command)) == ["--many", "--inner.deep"]
+
+
+def test_help_joins_wrapped_field_docstrings() -> None:
+    config = ALGORITHMS["hdr_ippo"].config
+    join_help_lines(config)
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    assert fields["num_shuffle_blocks"].metadata["help"].endswith("by the number of devices.")
+    nested = {field.name: field for field in dataclasses.fields(BCTrainConfig)}
+    texts = [field.metadata.get("help", "") for field in (*fields.values(), *nested.values())]
+    assert all("\n" not in text for text in texts) and len(texts) > 50

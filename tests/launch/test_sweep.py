@@ -460,11 +460,9 @@ def test_paper_tables_pool_seeds() -> None:
     assert "Table" not in own and "paper" not in own and "0.605" not in own
     first = " ".join(own.splitlines()[2].split())
     assert first == "0.13 21.00 ± 1.00 30.0% 10.0% 3 21.00 ± 1.00"
-    note = (
-        "±: standard error over 2 seeds with the same clone; variation over clones is not included"
-    )
+    note = "±: standard error over 2 seeds with the same clone, without variation of the clone"
     assert note in own
-    assert "±: half of the 95% interval over the games of the one seed" in ablation_tables(
+    assert "±: half of the 95% interval over the games of the seed" in ablation_tables(
         results[2:], None
     )
     twelve, thirteen = ablation_tables(results, prediction(0.8), True).split("Table 13")

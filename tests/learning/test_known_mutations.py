@@ -1,5 +1,6 @@
 """Mutations that once passed all other tests: each one fails a test here."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +30,7 @@ from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector, Rollout
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.play.episodes import _sample
+from hanabi_rl.runs import trainer
 
 
 def test_seat_advantages_use_bootstrap_gamma_lambda() -> None:
@@ -216,17 +218,24 @@ def test_bc_selection_decks_and_tie_break(purposes: Any, monkeypatch: pytest.Mon
         )
 
     monkeypatch.setattr(bc_run, "predict", predicted)
-    trainer: Any = object.__new__(bc_run._Trainer)
     saved: list[tuple[str, int]] = []
-    trainer.learner = SimpleNamespace(policy=lambda state: state, learning_rate=lambda step: 0.0)
-    trainer.state, trainer.validation = SimpleNamespace(step=0), None
-    trainer.config = SimpleNamespace(selfplay_every=1, epochs=4, selfplay_games=8, seed=0)
-    trainer.best_selfplay = trainer.best_accuracy = None
+    monkeypatch.setattr(
+        trainer, "save_policy", lambda folder, *_, steps, **__: saved.append((folder.name, steps))
+    )
+    config: Any = SimpleNamespace(selfplay_every=1, epochs=4, selfplay_games=8, seed=0)
+    learner: Any = object.__new__(bc_run.BCLearner)
+    learner.bc = SimpleNamespace(policy=lambda state: state, learning_rate=lambda step: 0.0)
+    learner.validation, learner.config = None, config
     monkeypatch.setattr(parallel, "fetch", lambda tree: "policy")
+    none: Any = None
+    schedule = trainer.Schedule(4, range(1, 5), selections=bc_run.SELECTIONS)
+    run = trainer.Trainer(Path("run"), "bc", schedule, none, none)
+    run.learner, run.state = learner, SimpleNamespace(step=0)
+    learner.host_state = run.host_state
     for epoch in range(1, 5):
-        trainer.loader = SimpleNamespace(epoch=epoch)
-        trainer.keep = lambda policy, name, score, epoch=epoch: saved.append((name, epoch))
-        trainer.measure()
+        learner.loader, run.done = SimpleNamespace(epoch=epoch), epoch
+        learner.host_state["sums"] = {"loss": 0.0, "accuracy": 0.0, "decisions": 1.0}
+        run.evaluate()
     assert [e for name, e in saved if name == bc_run.BEST_POLICY] == [1, 2, 4]
     assert purposes == [("selfplay", ("policy",), "selection")] * 4
 

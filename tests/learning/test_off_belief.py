@@ -200,7 +200,7 @@ def expected_return(
         _, _, value = look(played.ppo, played.learner.params, returns, after, started)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)
         total += GAMMA * np.where(done, 0.0, np.asarray(chances)[:, answer] * worth)
-    return sum(world.chance * total[row] for row, world in enumerate(given))
+    return sum(world.prob * total[row] for row, world in enumerate(given))
 
 
 @pytest.mark.slow  # all worlds of all decisions
@@ -248,7 +248,7 @@ def test_return_continues_in_sampled_game(played: Played) -> None:
             now, returns = dealt(state, game, given, draws), in_each_world(memory, game)
             one, two = sure_returns(ppo, params, now, returns, move)
             worth = (1 - trace) * one + trace * two
-            expected = sum(world.chance * worth[row] for row, world in enumerate(given))
+            expected = sum(world.prob * worth[row] for row, world in enumerate(given))
             drawn = targets[:, t, game]
             compared.append((expected - drawn.mean()) / (drawn.std() / KEYS**0.5 + 1e-4))
     assert len(compared) > 3 and np.abs(compared).max() < 4, compared

@@ -22,7 +22,7 @@ from support.states import make_state, raw
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.cloning import BC, BCTrainConfig
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.runs.session import _restored
+from hanabi_rl.runs.trainer import _restored
 from hanabi_rl.storage.checkpoint import Checkpointer
 from hanabi_rl.storage.trees import IncompatibleError
 

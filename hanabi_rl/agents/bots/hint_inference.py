@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, with_left
-from hanabi_rl.games.hanabi.bits import materialize, union
+from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.hanabi.bits import union
 from hanabi_rl.games.hanabi.cards import is_single, next_cards, successors, useless_cards
 from hanabi_rl.games.hanabi.rules import Rules
 

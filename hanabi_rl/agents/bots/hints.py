@@ -16,7 +16,8 @@ from hanabi_rl.agents.bots.hint_inference import (
     union_and_repeats,
 )
 from hanabi_rl.agents.bots.obs_view import DecodedObservation
-from hanabi_rl.games.hanabi.bits import materialize, union
+from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.hanabi.bits import union
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.games.hanabi.prng import categorical
+from hanabi_rl.games.prng import categorical
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 

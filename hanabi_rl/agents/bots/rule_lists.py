@@ -34,8 +34,8 @@ from hanabi_rl.agents.bots.rule_set import (
     useful,
     useless_hint,
 )
-from hanabi_rl.games.hanabi.prng import categorical
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.prng import categorical
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.games.hanabi.bits import materialize
+from hanabi_rl.games.batching import materialize
 from hanabi_rl.games.hanabi.cards import next_cards, useless_cards
 from hanabi_rl.games.hanabi.rules import Rules
 

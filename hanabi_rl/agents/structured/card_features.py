@@ -9,7 +9,8 @@ import numpy as np
 from hanabi_rl.agents.structured.card_counts import CardCounts, copies, older, one_group
 from hanabi_rl.agents.structured.packed_features import QUANTIZED_ONE, Columns, quantize
 from hanabi_rl.agents.structured.seat_observation import SeatObservation
-from hanabi_rl.games.hanabi.bits import materialize, union
+from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.hanabi.bits import union
 from hanabi_rl.games.hanabi.cards import is_single, successors
 from hanabi_rl.games.hanabi.rules import Rules
 

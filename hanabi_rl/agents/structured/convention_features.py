@@ -30,7 +30,8 @@ from hanabi_rl.agents.structured.card_counts import CardCounts, copies
 from hanabi_rl.agents.structured.card_features import CardProbs
 from hanabi_rl.agents.structured.packed_features import Columns
 from hanabi_rl.agents.structured.seat_observation import SeatObservation
-from hanabi_rl.games.hanabi.bits import count, materialize, union
+from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.hanabi.bits import count, union
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
 

@@ -8,7 +8,7 @@ from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last
 from hanabi_rl.agents.structured.card_features import CardProbs, HandFacts, card_value_features
 from hanabi_rl.agents.structured.packed_features import Columns
 from hanabi_rl.agents.structured.seat_observation import SeatObservation
-from hanabi_rl.games.hanabi.bits import materialize
+from hanabi_rl.games.batching import materialize
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
 

@@ -1,7 +1,8 @@
 """Features as bit fields, packed into a few words per game and unpacked to floats for the network.
 
 XLA's CPU backend recomputes the inputs of a concatenation for every column. A word is computed once
-(`bits.materialize`), is cheap to move, and unpacks into a block of numbers in one operation.
+(`games.batching.materialize`), is cheap to move, and unpacks into a block of numbers in one
+operation.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.games.hanabi.bits import WORD_BITS, materialize, union
+from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.hanabi.bits import WORD_BITS, union
 
 QUANTIZED_BITS = 10
 QUANTIZED_ONE = (1 << QUANTIZED_BITS) - 1

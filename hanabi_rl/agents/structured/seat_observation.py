@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots.obs_view import DecodedObservation, LastMove, decode_observation, to_set
-from hanabi_rl.games.hanabi.bits import bit, materialize, union
+from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.hanabi.bits import bit, union
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import State
 

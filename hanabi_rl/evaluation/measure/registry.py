@@ -1,5 +1,6 @@
 """Registry of all measures. To add one: write a function `GameAnalysis -> Ratio` and add an entry
-here; tables, JSON and the command line follow."""
+here. Groups behaviour, events, prediction, interdependence, team and objective are displayed
+automatically; for another group, extend a command."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ from hanabi_rl.evaluation.measure.unit_test_types import CATEGORIES, Attempt, Un
 from hanabi_rl.games.hanabi import dynamics as game
 from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.observation import observe_seat
-from hanabi_rl.games.hanabi.prng import categorical
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.prng import categorical
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy

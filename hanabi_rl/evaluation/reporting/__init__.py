@@ -1,1 +1,1 @@
-"""Measures as text, JSON and pictures."""
+"""Results as text, JSON and plots."""

@@ -1,5 +1,4 @@
-"""A sweep over the KL weight as text and pictures: tables (on request with the figures of AH2AC2's
-Tables 12 and 13), the trade-off of score and accuracy, and curves of the KL."""
+"""Tables and plots of a sweep over the KL weight, as AH2AC2's Tables 12, 13 and Figures 7, 8."""
 
 from __future__ import annotations
 
@@ -12,14 +11,7 @@ import numpy as np
 from hanabi_rl.evaluation.measure.intervals import bounds_text, mean_interval
 from hanabi_rl.evaluation.measure.prediction import Prediction
 from hanabi_rl.evaluation.papers import ah2ac2 as paper
-from hanabi_rl.evaluation.reporting.plots import (
-    COLORS,
-    Curve,
-    error_bars,
-    plain_axes,
-    plot_curves,
-    saved_figure,
-)
+from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Part, text_rows, to_text
 
 if TYPE_CHECKING:
@@ -27,43 +19,44 @@ if TYPE_CHECKING:
 
 
 class WeightResult(NamedTuple):
-    """One run of the ablation."""
+    """One run of the sweep."""
 
     weight: float
-    summary: Mapping[str, Any]  # of its summary.json
-    prediction: Prediction | None  # of its policy on held-out games
-    metrics: Sequence[Mapping[str, Any]]  # lines of its metrics.jsonl
+    summary: Mapping[str, Any]  # content of summary.json
+    prediction: Prediction | None  # of the policy on validation games
+    metrics: Sequence[Mapping[str, Any]]  # lines of metrics.jsonl
 
 
+Spread = tuple[float, Sequence[float]]
+"""A mean and the two ends of its error bar."""
 _SCORES = "KL weight", "self-play", "perfect", "zero", "min", "with BC"
-_PREDICTIONS = "KL weight", "val accuracy", "val loss per timestep", "per decision"
+_PREDICTIONS = "KL weight", "val accuracy", "val nats per timestep", "per decision"
 
 
 def ablation_tables(
     results: Sequence[WeightResult], clone: Prediction | None, with_paper: bool = False
 ) -> str:
-    """Both tables as text, one row per weight, means over its seeds; `with_paper` adds AH2AC2's
-    figures in brackets."""
+    """Both tables as text, one row per weight with means over seeds.
+
+    with_paper: add AH2AC2's values in brackets.
+    """
     published = paper.ABLATION if with_paper else {}
     weights = _by_weight(results)
     scores = [_score_row(weight, runs, published.get(weight)) for weight, runs in weights.items()]
-    title = "final weights in greedy self-play, and with the clone"
+    title = "final parameters in greedy self-play, and with the clone"
     first, seeds = results[0].summary, max(map(len, weights.values()))
     parts: list[Part] = [
-        f"Table 12: {title} (the paper's figures in brackets)"
-        if with_paper
-        else title.capitalize(),
+        f"Table 12: {title} (paper in brackets)" if with_paper else title.capitalize(),
         text_rows([_SCORES, *scores], left=False),
-        f"±: standard error over {seeds} seeds with the same clone; variation over clones is not "
-        "included"
+        f"±: standard error over {seeds} seeds with the same clone, without variation of the clone"
         if seeds > 1
-        else "±: half of the 95% interval over the games of the one seed",
-        f"The clone: self-play {first['bc_selfplay_mean']:.2f} "
+        else "±: half of the 95% interval over the games of the seed",
+        f"Clone: self-play {first['bc_selfplay_mean']:.2f} "
         f"{bounds_text(first['bc_selfplay_ci95'])}",
     ]
     if clone is not None:
-        title = "Table 13, its validation columns: on" if with_paper else "Prediction on"
-        brackets = "the paper's validation figures in brackets; " if with_paper else ""
+        title = "Table 13, validation columns: prediction of" if with_paper else "Prediction of"
+        brackets = "paper in brackets; " if with_paper else ""
         rows: list[Sequence[str]] = [_PREDICTIONS]
         for weight, runs in weights.items():
             row = published.get(weight)
@@ -73,7 +66,7 @@ def ablation_tables(
         rows.append(_prediction_row("clone", [clone], of_clone))
         parts += [
             "",
-            f"{title} the games that the clone was validated on [95% over games]",
+            f"{title} the clone's validation games [95% interval over games]",
             f"({brackets}for test games: hanabi-rl predict)",
             text_rows(rows, left=False),
         ]
@@ -90,18 +83,18 @@ def _score_row(
         minimum += f" ({published.minimum})"
     return [
         f"{weight:g}",
-        _over_seeds(runs, "selfplay_mean"),
+        _score_text(runs, "selfplay"),
         perfect,
         f"{_mean(runs, 'selfplay_zero_rate'):.1%}",
         minimum,
-        _over_seeds(runs, "crossplay_with_bc_mean"),
+        _score_text(runs, "crossplay_with_bc"),
     ]
 
 
 def _prediction_row(
     name: str, predictions: Sequence[Prediction | None], published: paper.PredictionRow | None
 ) -> list[str]:
-    """Seeds are pooled game by game, so that the interval is over games."""
+    """Seeds are pooled per game, so that the interval is over games."""
     known = [prediction for prediction in predictions if prediction is not None]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*known, strict=True)))
     accuracy, loss = f"{pooled.accuracy():.3f}", f"{pooled.cross_entropy_per_timestep():.3f}"
@@ -119,29 +112,24 @@ def _mean(runs: Sequence[WeightResult], key: str) -> float:
     return sum(float(run.summary[key]) for run in runs) / len(runs)
 
 
-def _over_seeds(runs: Sequence[WeightResult], key: str) -> str:
-    """The mean over seeds with its standard error; of one seed, with the interval over games as
-    half its width."""
-    values = [float(run.summary[key]) for run in runs]
-    if len(values) == 1:
-        low, high = runs[0].summary[key.replace("_mean", "_ci95")]
-        return f"{values[0]:.2f} ± {(high - low) / 2:.2f}"
-    interval = mean_interval(np.array(values))
-    return f"{interval.mean:.2f} ± {interval.std_error:.2f}"
+def _score_text(runs: Sequence[WeightResult], key: str) -> str:
+    mean, (low, high) = _score(runs, key)
+    return f"{mean:.2f} ± {(high - low) / 2:.2f}"
 
 
 def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, path: Path) -> None:
-    """Mean score, in self-play and with the clone, against accuracy on the validation games: a
-    point per weight with error bars, a dot per seed, a star for the clone. Without validation games
-    (`clone` is None) the x axis is KL(BC || policy)."""
+    """Draw mean score in self-play and with the clone against validation accuracy.
 
+    Each weight has a point with error bars, each seed a dot, the clone a star. Without validation
+    games (`clone` is None) the x axis is KL(BC || policy).
+    """
     seeds = max(map(len, _by_weight(results).values()))
-    x_label = "KL(BC || policy), nats per decision" if clone is None else "validation accuracy"
+    x_label = "validation accuracy" if clone else "KL(BC || policy) [nats per decision]"
     label = "one seed, 95% interval over games"
     if seeds > 1:
-        label = f"mean of {seeds} seeds with one clone, ± standard error"
-    with saved_figure(path, (9.2, 4.4)) as figure:
-        figure.suptitle("Trade-off by KL weight (the number at each point)", fontsize=11)
+        label = f"mean of {seeds} seeds, ± standard error"
+    with plots.saved_figure(path, (9.2, 4.4)) as figure:
+        figure.suptitle("Score and accuracy by KL weight (number at each point)", fontsize=11)
         panels = {"selfplay": "greedy self-play", "crossplay_with_bc": "with the clone (BC)"}
         for axes, (key, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
             _draw_trade_off(axes, results, key, label)
@@ -150,38 +138,28 @@ def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, pa
             axes.plot(of_clone, score, "k*", markersize=11, label="clone, self-play", zorder=4)
             axes.set_title(title, fontsize=10)
             axes.set(xlabel=x_label, ylabel="points per game")
-            plain_axes(axes)
+            plots.plain_axes(axes)
             axes.margins(0.1)
         handles = axes.get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
 
 
 def _draw_trade_off(axes: Axes, results: Sequence[WeightResult], key: str, label: str) -> None:
-    """One score (`key`) of every weight, joined in the order of weights."""
+    """The score `key` of each weight, connected in the order of weights."""
     weights = _by_weight(results)
     places = [(_likeness(runs), _score(runs, key)) for runs in weights.values()]
     (x, x_bounds), (y, y_bounds) = (zip(*part, strict=True) for part in zip(*places, strict=True))
     if len(results) > len(weights):
         seeds = [(_likeness([run])[0], _score([run], key)[0]) for run in results]
-        axes.plot(*zip(*seeds, strict=True), ".", color=COLORS[5], markersize=5, label="each seed")
+        axes.plot(
+            *zip(*seeds, strict=True), ".", color=plots.COLORS[5], markersize=5, label="each seed"
+        )
     axes.errorbar(
-        x,
-        y,
-        xerr=error_bars(x, x_bounds),
-        yerr=error_bars(y, y_bounds),
-        fmt="o-",
-        color=COLORS[0],
-        markersize=5,
-        linewidth=1.4,
-        capsize=3,
-        label=label,
-    )
+        x, y, xerr=plots.error_bars(x, x_bounds), yerr=plots.error_bars(y, y_bounds), fmt="o-",
+        color=plots.COLORS[0], markersize=5, linewidth=1.4, capsize=3, label=label,
+    )  # fmt: skip
     for weight, place in zip(weights, zip(x, y, strict=True), strict=True):
         axes.annotate(f"{weight:g}", place, (6, 6), textcoords="offset points", fontsize=8)
-
-
-Spread = tuple[float, Sequence[float]]
-"""A mean and the two ends of its error bar."""
 
 
 def _score(runs: Sequence[WeightResult], key: str) -> Spread:
@@ -190,7 +168,7 @@ def _score(runs: Sequence[WeightResult], key: str) -> Spread:
 
 
 def _likeness(runs: Sequence[WeightResult]) -> Spread:
-    """The accuracy on validation games; without them, the KL."""
+    """Accuracy on validation games; KL to the clone without them."""
     predictions = [run.prediction for run in runs if run.prediction is not None]
     if not predictions:
         kl = [float(run.summary["kl_to_bc"]) for run in runs]
@@ -200,30 +178,30 @@ def _likeness(runs: Sequence[WeightResult]) -> Spread:
 
 
 def _spread(values: Sequence[float], of_one: Sequence[float]) -> Spread:
-    """The mean with its standard error over seeds; of one seed with its interval over games."""
+    """Mean ± standard error over seeds; for one seed, the interval `of_one` over games."""
     if len(values) == 1:
         return values[0], of_one
-    over = mean_interval(np.array(values))
-    return over.mean, (over.mean - over.std_error, over.mean + over.std_error)
+    interval = mean_interval(np.array(values))
+    mean, error = interval.mean, interval.std_error
+    return mean, (mean - error, mean + error)
 
 
 def plot_kl(results: Sequence[WeightResult], path: Path, without: Sequence[float] = ()) -> None:
-    """KL(BC || policy) against environment steps, a line per weight (its first seed): Figure 7, or
-    `without` the weights that hide the others, Figure 8. Nothing is drawn if no weight is left, or
-    none is left out."""
+    """Draw KL(BC || policy) against environment steps, one line per weight (first seed).
+
+    This is AH2AC2's Figure 7; `without` the weights that hide the others, Figure 8. Draws nothing
+    if no weight remains or if none of `without` is in the results.
+    """
     if without and not set(without) & {result.weight for result in results}:
         return
     curves = []
     for weight, runs in _by_weight(results).items():
         lines = [line for line in runs[0].metrics if line.get("kl_to_bc") is not None]
         if weight not in without and lines:
-            curves.append(
-                Curve(
-                    f"{weight:g}",
-                    [line["env_steps"] for line in lines],
-                    [line["kl_to_bc"] for line in lines],
-                )
-            )
+            steps, kl = ([line[key] for line in lines] for key in ("env_steps", "kl_to_bc"))
+            curves.append(plots.Curve(f"{weight:g}", steps, kl))
     title = "KL(BC || policy) in training, first seed"
     if curves:
-        plot_curves(curves, path, title, "environment steps", "nats per decision", "KL weight")
+        plots.plot_curves(
+            curves, path, title, "environment steps", "nats per decision", "KL weight"
+        )

@@ -1,4 +1,4 @@
-"""Decisions that an agent changes once it knows its partner, as text and as JSON."""
+"""Partner adaptation as text and JSON: decisions that differ from a first meeting."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ _KINDS = (
 
 
 def adaptation_parts(found: Adaptation, length: int, show_games: int = 2) -> list[Part]:
-    """Fraction, gain and kinds of the changed decisions of game `length` of the series, and the
-    `show_games` games with most of them, with links and moves."""
+    """Fraction, gain and kinds of changed decisions in game `length` of the series.
+
+    show_games: number of games to list, those with the most changed decisions.
+    """
     known, unknown = found.last.scores.mean(), found.first_meeting_scores.mean()
     parts: list[Part] = [
         f"{found.share:.1%} of {count(int(found.decisions.sum()), 'decision')} in game {length} "
@@ -41,11 +43,9 @@ def adaptation_parts(found: Adaptation, length: int, show_games: int = 2) -> lis
 
 
 def _plays(kind: dict[str, Any]) -> list[str]:
-    """The cards played in decisions of a kind that score, in words."""
-    moves = zip(
-        (kind["first_meeting"], kind["known"]), kind["scores"], ("then", "now"), strict=True
-    )
-    return [f"{number} of {kind['times']} {when}" for name, number, when in moves if name == "play"]
+    """Played cards that score, before and after the change."""
+    moves = zip(("first_meeting", "known"), kind["scores"], ("then", "now"), strict=True)
+    return [f"{n} of {kind['times']} {when}" for key, n, when in moves if kind[key] == "play"]
 
 
 def _kinds(found: Adaptation) -> list[dict[str, Any]]:
@@ -74,8 +74,7 @@ def _most_changed(found: Adaptation) -> list[int]:
 
 
 def _game_lines(found: Adaptation, game: int, length: int) -> list[str]:
-    changes = [change for change in found.changes if change.game == game]
-    games = found.last
+    changes, games = [change for change in found.changes if change.game == game], found.last
     lines = [
         f"{count(games.scores[game], 'point')} ({found.first_meeting_scores[game]} at a first "
         f"meeting), {count(len(changes), 'decision differs', 'decisions differ')}:",
@@ -94,7 +93,7 @@ def _game_lines(found: Adaptation, game: int, length: int) -> list[str]:
 
 
 def _link(games: Games, game: int, name: str, turn: int) -> list[str]:
-    with contextlib.suppress(ValueError):  # hanab.live knows the standard game alone
+    with contextlib.suppress(ValueError):  # hanab.live supports only the standard game
         link = replay_link(games.rules, games.decks[game], games.moves(game).tolist(), turn)
         return [f"  {name}: {link}"]
     return []

@@ -1,4 +1,4 @@
-"""BR-Prox as text, JSON and a figure."""
+"""BR-Prox as text, JSON and a plot."""
 
 from __future__ import annotations
 
@@ -11,45 +11,39 @@ import numpy as np
 
 from hanabi_rl.evaluation.measure.br_prox import BRProx, by_strength, is_expert, ratios
 from hanabi_rl.evaluation.measure.br_prox import Part as Strength
-from hanabi_rl.evaluation.reporting.plots import (
-    COLORS,
-    error_bars,
-    legend_right,
-    plain_axes,
-    saved_figure,
-)
+from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 
-MANY_CLIPPED = 0.1
+MAX_CLIPPED = 0.1
+"""Fraction of ratios above 1 from which a warning is printed."""
 _PARTS: tuple[Strength, ...] = ("all", "moderate", "expert")
-_COLORS = dict(zip(_PARTS, COLORS, strict=False))
+_COLORS = dict(zip(_PARTS, plots.COLORS, strict=False))
 _MARKERS = {"all": "o", "moderate": "s", "expert": "^"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Comparison:
-    """Methods of one or more runs with M partners, by their scores or by their points."""
+    """Returns of methods (one or more runs each) with M partners, in scores or in points."""
 
     unit: str
     partners: Sequence[str]
     best: np.ndarray  # float[M, S], J_BR by seat
-    selfplay: np.ndarray  # float[M], of each partner with copies of itself
-    methods: Mapping[str, np.ndarray]  # name -> float[R, M, S, N], the returns of its runs
+    selfplay: np.ndarray  # float[M], self-play return of each partner
+    methods: Mapping[str, np.ndarray]  # name -> float[R, M, S, N], returns of its runs
     seed: int = 0
 
     def parts(self) -> dict[str, dict[Strength, BRProx]]:
-        """Method -> its BR-Prox with all partners and with the moderate and the expert ones."""
+        """Method -> BR-Prox with all, moderate and expert partners."""
         return {
             name: by_strength(returns, self.best, self.selfplay, self.seed)
             for name, returns in self.methods.items()
         }
 
     def by_partner(self) -> dict[str, np.ndarray]:
-        """Method -> float[M], the mean of its clipped ratios with each partner."""
-        means = {name: returns.mean(axis=-1) for name, returns in self.methods.items()}
+        """Method -> float[M], mean of the clipped ratios with each partner."""
         return {
-            name: ratios(of_runs, self.best).clip(max=1.0).mean(axis=(0, 2))
-            for name, of_runs in means.items()
+            name: ratios(returns.mean(axis=-1), self.best).clip(max=1.0).mean(axis=(0, 2))
+            for name, returns in self.methods.items()
         }
 
 
@@ -59,18 +53,10 @@ def br_prox_dict(
     """JSON-ready."""
     by_partner = comparison.by_partner()
     strong = is_expert(comparison.selfplay)
+    columns = comparison.partners, comparison.best, comparison.selfplay.tolist(), strong.tolist()
+    keys = "agent", "best_response_return", "selfplay_return", "expert"
     return {
-        "partners": [
-            {
-                "agent": name,
-                "best_response_return": best,
-                "selfplay_return": float(alone),
-                "expert": bool(expert),
-            }
-            for name, best, alone, expert in zip(
-                comparison.partners, comparison.best, comparison.selfplay, strong, strict=True
-            )
-        ],
+        "partners": [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)],
         "methods": {
             name: {part: found.as_dict() for part, found in of_method.items()}
             | {"mean_by_partner": by_partner[name]}
@@ -126,26 +112,25 @@ def comparison_parts(
         "",
         table(partners, columns),
         "",
-        f"{comparison.unit.capitalize()}. BR-Prox: the mean of the middle half of J / J_BR over "
-        "runs, partners and seats, clipped at 1.",
-        "J_BR 0: fraction of partners and seats whose best response returns at most 0; each counts "
-        "as reached (1), as in the authors' code.",
+        f"{comparison.unit.capitalize()}. BR-Prox: interquartile mean of J / J_BR over runs, "
+        "partners and seats, clipped at 1.",
+        "J_BR 0: fraction of partners and seats with J_BR at most 0; their ratio is 1, as in the "
+        "authors' code.",
         "Expert: partners with a self-play score above the median of the partners.",
         "95% intervals resample runs"
-        + ("." if over == {"runs"} else "; of one run its decks, so they ignore other runs."),
+        + ("." if over == {"runs"} else "; for one run they resample decks, without other runs."),
         *(
             f"Warning: {of_method['all'].clipped:.0%} of the ratios of {name} are above 1: train "
             "the best responses longer."
             for name, of_method in parts.items()
-            if of_method["all"].clipped > MANY_CLIPPED
+            if of_method["all"].clipped > MAX_CLIPPED
         ),
     ]
 
 
 def plot_br_prox(parts: Mapping[str, Mapping[Strength, BRProx]], path: Path, title: str) -> None:
-    """Draws each method's BR-Prox with its interval, over all partners and by their strength."""
-
-    with saved_figure(path, (6.4, 1.6 + 0.55 * len(parts))) as figure:
+    """Draw BR-Prox of each method with intervals, for all, moderate and expert partners."""
+    with plots.saved_figure(path, (6.4, 1.6 + 0.55 * len(parts))) as figure:
         axes = figure.add_subplot()
         rows = np.arange(len(parts))
         for index, part in enumerate(_PARTS):
@@ -154,21 +139,16 @@ def plot_br_prox(parts: Mapping[str, Mapping[Strength, BRProx]], path: Path, tit
             ]
             if not found:
                 continue
-            middle = [prox.iqm.mean for _, prox in found]
-            axes.errorbar(
-                middle,
-                [row + 0.2 * (index - 1) for row, _ in found],
-                xerr=error_bars(middle, [prox.iqm.bounds for _, prox in found]),
-                fmt=_MARKERS[part],
-                color=_COLORS[part],
-                markersize=5,
-                capsize=3,
+            plots.draw_intervals(
+                axes, [row + 0.2 * (index - 1) for row, _ in found],
+                [prox.iqm.mean for _, prox in found], [prox.iqm.bounds for _, prox in found],
+                horizontal=True, fmt=_MARKERS[part], color=_COLORS[part], markersize=5,
                 label=f"{part} partners",
-            )
+            )  # fmt: skip
         axes.set_yticks(rows, list(parts))
         axes.set_ylim(len(parts) - 0.5, -0.5)
         axes.set_xlim(-0.02, 1.02)
         axes.set_xlabel("BR-Prox, with 95% intervals")
         axes.set_title(title, fontsize=10, wrap=True)
-        plain_axes(axes, "x")
-        legend_right(axes)
+        plots.plain_axes(axes, "x")
+        plots.legend_right(axes)

@@ -1,4 +1,4 @@
-"""The gauntlet as text, as figures for programs and as a picture."""
+"""Gauntlet results as text, JSON and a plot."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ import numpy as np
 
 from hanabi_rl.evaluation.measure.gauntlet import VERSION, GauntletResult, PartnerResult
 from hanabi_rl.evaluation.measure.intervals import interval_dict
-from hanabi_rl.evaluation.reporting.plots import (
-    COLORS,
-    MARKERS,
-    error_bars,
-    in_legend,
-    legend_right,
-    plain_axes,
-    saved_figure,
-)
+from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 
 
 def gauntlet_parts(results: Sequence[GauntletResult]) -> list[Part]:
-    """One row per agent: self-play, the mean of every family of partners, mean and worst of the
-    families, and the gain over a series. A family of which all partners were seen in training has a
-    star."""
+    """One row per agent: self-play, mean per family, mean and worst of families, gain in a series.
+
+    A star marks a family with all partners seen in training.
+    """
     families = list(dict.fromkeys(name for r in results for name in r.families()))
 
     def family(result: GauntletResult, name: str) -> str | None:
@@ -51,11 +44,9 @@ def gauntlet_parts(results: Sequence[GauntletResult]) -> list[Part]:
         Column("gain", gain, "+.2f", missing="-"),
     )
     parts: list[Part] = [table(results, columns), ""]
-    parts.append("Mean and worst are over families. *: every partner was seen in training.")
+    parts.append("Mean and worst are over families. *: all partners were seen in training.")
     if any(result.fraction_of_best_response() is not None for result in results):
-        parts.append(
-            "Fraction of best response (of best): mean over families / mean of the best responses."
-        )
+        parts.append("of best: mean over families / mean of the best responses.")
     return parts
 
 
@@ -63,7 +54,7 @@ _OPTIONAL: dict[str, Any] = {"missing": "-", "optional": True}
 
 
 def partner_parts(result: GauntletResult) -> list[Part]:
-    """One row per partner: the mean score, zeros, and the score by number of the game."""
+    """One row per partner: mean score, zero rate and mean score of each game of the series."""
     rows = [result.self_play, *result.partner_results]
     length = rows[0].scores.shape[2]
     columns = (
@@ -125,39 +116,33 @@ def gauntlet_dict(result: GauntletResult) -> dict[str, Any]:
 def plot_gauntlet(
     results: Sequence[GauntletResult], path: Path, title: str, max_score: int
 ) -> None:
-    """Draw every agent's mean with each family, hollow where all of its partners were seen in
-    training, with 95% intervals; one colour and marker per agent, families from left to right."""
+    """Draw the mean of every agent with each family, with 95% intervals.
 
+    Markers are hollow if all partners of the family were seen in training.
+    """
     families = list(dict.fromkeys(name for r in results for name in r.families()))
     places = np.arange(1 + len(families))
-    with saved_figure(path, (2.2 + 1.05 * len(places), 4.2), dpi=130) as figure:
+    with plots.saved_figure(path, (2.2 + 1.05 * len(places), 4.2), dpi=130) as figure:
         axes = figure.add_subplot()
         shift = 0.7 / max(len(results), 1)
         for index, result in enumerate(results):
-            color, marker = (
-                COLORS[index % len(COLORS)],
-                MARKERS[index // len(COLORS) % len(MARKERS)],
-            )
+            color = plots.COLORS[index % len(plots.COLORS)]
+            marker = plots.MARKERS[index // len(plots.COLORS) % len(plots.MARKERS)]
             found = {"self-play": result.self_play.mean, **result.families()}
             unseen = result.families(seen_in_training=False)
             for place, name in zip(places, ["self-play", *families], strict=True):
                 if name not in found:
                     continue
                 mean = found[name]
-                axes.errorbar(
-                    [place + shift * (index - (len(results) - 1) / 2)],
-                    [mean.mean],
-                    yerr=error_bars([mean.mean], [mean.bounds]),
-                    fmt=marker,
-                    color=color,
+                plots.draw_intervals(
+                    axes, [place + shift * (index - (len(results) - 1) / 2)],
+                    [mean.mean], [mean.bounds], fmt=marker, color=color, capsize=2, markersize=5,
                     markerfacecolor=color if name in unseen or name == "self-play" else "white",
-                    capsize=2,
-                    markersize=5,
-                    label=in_legend(result.agent) if name == "self-play" else None,
-                )
+                    label=plots.in_legend(result.agent) if name == "self-play" else None,
+                )  # fmt: skip
         axes.set_xticks(places, ["self-play", *families], rotation=20, ha="right")
         axes.set_ylim(0, max_score)
         axes.set_ylabel("mean score")
         axes.set_title(title, fontsize=10)
-        plain_axes(axes, "y")
-        legend_right(axes)
+        plots.plain_axes(axes, "y")
+        plots.legend_right(axes)

@@ -1,4 +1,4 @@
-"""Human-likeness as text, JSON, a figure, and in the form of AH2AC2's tables."""
+"""Human-likeness as text, JSON and a plot, and in the form of AH2AC2's tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hanabi_rl.evaluation.measure.human_likeness import COMPARED_MEASURES, DISTA
 from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 from hanabi_rl.evaluation.papers import ah2ac2
-from hanabi_rl.evaluation.reporting.plots import COLORS, MARKERS, in_legend, saved_figure
+from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Column, Part, format_value, table, text_rows
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.words import count
@@ -37,12 +37,14 @@ _PREDICTIONS = {
     "nats per decision": "cross_entropy",
     "nats per timestep": "cross_entropy_per_timestep",
 }
-_MAX_SPREADS = 6.0  # plotted; points farther away are at the edge of the figure
+_MAX_SPREADS = 6.0  # limit of the x axis; larger differences are drawn at the edge
 
 
 def likeness_parts(found: HumanLikeness) -> list[Part]:
-    """One row per figure: the people's, their spread, and each agent's, with a star where it is
-    outside human variation."""
+    """One row per measure: value and variation of humans, and the value of each agent.
+
+    A star marks values outside human variation.
+    """
 
     def row(name: str, people: float | None, values: Iterable[float | None]) -> list[Any]:
         stars = ("*" if found.within(label, name) is False else " " for label in found.agents)
@@ -61,7 +63,7 @@ def likeness_parts(found: HumanLikeness) -> list[Part]:
             values = (_mean(found.agents[label][name]) for label in found.agents)
             rows.append(row(name, _mean(found.people[name]), values))
     rows.append(row(DISTANCE, None, (found.difference(label, DISTANCE) for label in found.agents)))
-    rows.append(plain("Prediction of people's moves", empty))
+    rows.append(plain("Prediction of human moves", empty))
     for title, method in _PREDICTIONS.items():
         means = (getattr(found.predictions[label], method)().mean for label in found.agents)
         rows.append(plain(f"  {title}", (f"{mean:.3f}" for mean in means)))
@@ -73,8 +75,8 @@ def likeness_parts(found: HumanLikeness) -> list[Part]:
     rows.append(plain("Within human variation", counts))
     columns = (
         Column("", 0),
-        Column("people", 1),
-        Column("spread", 2, ".3f"),
+        Column("humans", 1),
+        Column("variation", 2, ".3f"),
         *(Column(f"{label} ", place) for place, label in enumerate(found.agents, start=3)),
     )
     return [table(rows, columns)]
@@ -85,7 +87,7 @@ def _mean(ratio: Ratio) -> float | None:
 
 
 def likeness_dict(found: HumanLikeness) -> dict[str, Any]:
-    """JSON-ready: a record a figure, and the prediction and play with the clone of each agent."""
+    """JSON-ready: one record per measure; prediction and games with the clone per agent."""
     people = _intervals(found.people)
     agents = {label: _intervals(habits) for label, habits in found.agents.items()}
     figures = [
@@ -123,8 +125,10 @@ def _intervals(habits: Mapping[str, Ratio]) -> dict[str, dict[str, Any]]:
 
 
 def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) -> list[Part]:
-    """AH2AC2's Tables 2, 3 and 10 of these agents and of the paper's proxies for the same game.
-    clone: label of the agent to which differences are taken."""
+    """AH2AC2's Tables 2, 3 and 10 of the agents and of the paper's proxies for the same game.
+
+    clone: label of the agent to which differences refer.
+    """
     players = rules.num_players if rules.is_standard else 0
     proxies = {f"{name} (paper)": row for name, row in ah2ac2.PROXIES.get(players, {}).items()}
     games = max(len(habits["score"].numerator) for habits in found.agents.values())
@@ -133,7 +137,7 @@ def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) ->
         score = habits["score"].interval
         scores.append([f"  {label}", f"{score.mean:.2f}", f"± {score.std_error:.2f}"])
     scores += [[f"  {name}", f"{row.selfplay:.2f}", ""] for name, row in proxies.items()]
-    predictions = [["", "accuracy", "", "loss per timestep", ""]]
+    predictions = [["", "accuracy", "", "nats per timestep", ""]]
     means = {
         label: (of.accuracy().mean, of.cross_entropy_per_timestep().mean)
         for label, of in found.predictions.items()
@@ -146,7 +150,7 @@ def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) ->
     predictions += [_prediction_row(name, *row[1:]) for name, row in proxies.items()]
     keys = "information_per_play", "communicativeness"
     behaviour = [["", "per play", "per turn"]]
-    for name, habits in {"people of the file": found.people, **found.agents}.items():
+    for name, habits in {"humans in the file": found.people, **found.agents}.items():
         behaviour.append([f"  {name}", *(format_value(_mean(habits[k]), ".3f") for k in keys)])
     for name, published in ah2ac2.BEHAVIOUR.get(players, {}).items():
         behaviour.append([f"  {name} (paper)", *(f"{value:.2f}" for value in published)])
@@ -168,13 +172,14 @@ def _prediction_row(
 
 
 def plot_likeness(found: HumanLikeness, path: Path, title: str) -> None:
-    """Draws how far each agent's figures are from the people's, in spreads, and writes a PNG to
-    `path`. What is more than six spreads away stands at the edge."""
+    """Draw the difference of each agent from humans, in units of human variation.
 
+    Differences above six units are drawn at the edge.
+    """
     names = [name for name in LABELS if found.spread.of[name]]
-    with saved_figure(path, (8.6, 0.27 * len(names) + 1.6), dpi=130) as figure:
+    with plots.saved_figure(path, (8.6, 0.27 * len(names) + 1.6), dpi=130) as figure:
         axes = figure.add_subplot()
-        axes.axvspan(-1, 1, color="#e3e3e3", zorder=0, label="halves of the people, 95%")
+        axes.axvspan(-1, 1, color="#e3e3e3", zorder=0, label="human variation, 95%")
         axes.axvline(0, color="#888888", linewidth=0.8, zorder=1)
         offsets = np.linspace(-0.24, 0.24, len(found.agents)) if len(found.agents) > 1 else [0.0]
         for number, (label, offset) in enumerate(zip(found.agents, offsets, strict=True)):
@@ -183,7 +188,7 @@ def plot_likeness(found: HumanLikeness, path: Path, title: str) -> None:
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(-_MAX_SPREADS - 0.4, _MAX_SPREADS + 0.4)
         axes.set_xlabel(
-            "difference from the people, in their spread (at the edge: 6 and more)", fontsize=9
+            "difference from humans, in units of human variation (edge: 6 or more)", fontsize=9
         )
         axes.grid(axis="y", color="#eeeeee", linewidth=0.8, zorder=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
@@ -205,9 +210,9 @@ def _draw(
         np.clip(places, -_MAX_SPREADS, _MAX_SPREADS),
         np.arange(len(names)) + offset,
         s=26,
-        color=COLORS[number % len(COLORS)],
-        marker=MARKERS[number % len(MARKERS)],
-        label="{}: {} of {} within".format(in_legend(label), *found.count_within(label)),
+        color=plots.COLORS[number % len(plots.COLORS)],
+        marker=plots.MARKERS[number % len(plots.MARKERS)],
+        label="{}: {} of {} within".format(plots.in_legend(label), *found.count_within(label)),
         zorder=3,
     )
 

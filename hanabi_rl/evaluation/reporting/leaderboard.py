@@ -23,16 +23,15 @@ def leaderboard_parts(
     self_play: LeaderboardEntry | None = None,
     notes: Sequence[str] = (),
 ) -> list[Part]:
-    """Candidates by mean score, the proxies' `self_play`, the published rows, `notes`, and the mean
-    of each lineup."""
+    """Agents by mean score, proxies in `self_play`, published rows, `notes`, mean per lineup."""
     players = rules.num_players
     rows = [
         _cells(label, entry)
         for label, entry in sorted(entries.items(), key=lambda item: -item[1].summary.mean.mean)
     ]
     if self_play is not None:
-        itself = "the proxies themselves" if len(proxies) > 1 else "the proxy itself"
-        rows.append(_cells(itself, self_play))
+        title = "self-play of the proxies" if len(proxies) > 1 else "self-play of the proxy"
+        rows.append(_cells(title, self_play))
     published = LEADERBOARD.get(players, ()) if rules.is_standard else ()
     if published:
         rows.append(["published (AH2AC2, Table 4)", "", "", ""])

@@ -1,4 +1,4 @@
-"""A cross-play matrix as text, CSV and JSON, and short names for its agents."""
+"""Cross-play matrix as text, CSV, JSON and a plot; short labels of agents."""
 
 from __future__ import annotations
 
@@ -20,29 +20,26 @@ from hanabi_rl.storage.words import count
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hanabi_rl.evaluation.measure.matrix import CrossPlayMatrix, EvalSetting
+    from hanabi_rl.evaluation.measure.matrix import CrossPlayMatrix
 
 FORMAT_VERSION = 1
-_TIME = re.compile(r"-\d{8}T\d{6}Z$")  # how the name of a run's folder ends
+_TIME = re.compile(r"-\d{8}T\d{6}Z$")  # suffix of the names of run folders
 
 
 def short_labels(names: Sequence[str]) -> list[str]:
-    """Labels for agents named by folders or `bot:NAME`: as much of the end of each path as tells
-    them apart.
+    """Labels of agents: the shortest unique end of each path, or `bot:NAME`.
 
-    A run's `policy/` is called as the run, its `policy-latest/` as `RUN/policy-latest`, a
-    checkpoint `RUN@STEP`. The time in a run's name is left out where the rest tells the runs apart.
+    A run's `policy/` has the run's label, its `policy-latest/` is `RUN/policy-latest`, a checkpoint
+    `RUN@STEP`. The time in a run's name is omitted if labels are unique without it.
     """
     untimed = _unique_ends([_parts(name, timed=False) for name in names])
-    return (
-        untimed
-        if len(set(untimed)) == len(names)
-        else _unique_ends([_parts(name, timed=True) for name in names])
-    )
+    if len(set(untimed)) == len(names):
+        return untimed
+    return _unique_ends([_parts(name, timed=True) for name in names])
 
 
 def _parts(name: str, timed: bool) -> tuple[str, ...]:
-    """Parts of a name that may be in a label; the last comes first."""
+    """Components of a name; a label has one or more of them from the end."""
     if name.startswith(("bot:", "agent:")):
         return (name,)
     place, question, options = name.partition("?")  # options may be paths: ?partner_games=FILE
@@ -67,13 +64,13 @@ def _unique_ends(parts: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def grouped(matrix: CrossPlayMatrix) -> GroupedMatrix:
-    """The matrix by the groups of its agents."""
+    """The matrix with agents summarised by group."""
     labels, groups = zip(*((agent.label, agent.group) for agent in matrix.agents), strict=True)
     return group_matrix(matrix.means, labels, groups, matrix.rules.max_score)
 
 
 def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
-    """One record per cell, row by row: the long form of `matrix.csv`."""
+    """One record per cell, row by row, as in `matrix.csv`."""
     return [
         {
             "row": row.label,
@@ -90,12 +87,12 @@ def cell_rows(matrix: CrossPlayMatrix) -> list[dict[str, Any]]:
 
 
 def matrix_csv(matrix: CrossPlayMatrix) -> str:
-    """The content of `matrix.csv`."""
+    """Content of `matrix.csv`."""
     return csv_text(cell_rows(matrix))
 
 
 def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
-    """The content of `matrix.json`: the matrix of means, every cell, and the groups."""
+    """Content of `matrix.json`: means, medians, cells and groups."""
     return {
         "format_version": FORMAT_VERSION,
         "players": matrix.rules.num_players,
@@ -115,12 +112,12 @@ def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
 
 
 def medians(matrix: CrossPlayMatrix) -> np.ndarray:
-    """float[A, A]: the median score of each cell, over all seatings of its decks."""
+    """float[A, A]: median score of each cell over all seatings of its decks."""
     return np.array([[cell.median for cell in row] for row in matrix.cells])
 
 
 def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
-    """Writes `matrix.csv`, `matrix.json` and `matrix.png` in the folder `out`."""
+    """Write `matrix.csv`, `matrix.json` and `matrix.png` to the folder `out`."""
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "matrix.csv", matrix_csv(matrix))
     write_json(out / "matrix.json", matrix_dict(matrix))
@@ -132,7 +129,7 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
         medians=medians(matrix),
         title=f"Cross-play, {players} players, {count(decks, 'deck')}",
         max_score=matrix.rules.max_score,
-        column_label="the other seat" if players == 2 else "every other seat",
+        column_label="other seat" if players == 2 else "other seats",
     )
 
 
@@ -145,18 +142,20 @@ _GROUPS = (
 
 
 def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
-    """Means with the largest standard error, medians, and the figures by group."""
+    """Means with the largest standard error, medians, and the summary by group."""
     players, labels = matrix.rules.num_players, [agent.label for agent in matrix.agents]
     worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
-    how = "sampled" if matrix.setting.sample else "greedy"
+    how, names = "sampled" if matrix.setting.sample else "greedy", matrix.setting.seed_names
+    decks = count(matrix.setting.games, "hanab.live deal" if names else "deck")
+    decks += f" ({' '.join(names)})" if names else ""
     parts: list[Part] = [
-        f"Mean scores, {how} play, {_decks_named(matrix.setting)} per cell, {players} players: the "
-        f"row's agent at one seat (each in turn), the column's at {others}.",
+        f"Mean scores, {how} play, {decks} per cell, {players} players. The "
+        f"row's agent has one seat (each in turn), the column's agent {others}.",
         square_table(labels, matrix.means),
         f"Standard errors are at most {worst:.2f}."
         if np.isfinite(worst)
-        else "One deck has no standard errors.",
+        else "One deck: no standard errors.",
         "",
         "Medians of the same games",
         square_table(labels, medians(matrix), ".1f"),
@@ -167,24 +166,16 @@ def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
     parts += [
         "",
         table(groups.groups, _GROUPS),
-        "95% intervals over agents, those of pairs jackknifed; none for one agent, nor for the "
-        "one pair of two.",
+        "95% intervals over agents (jackknife for pairs); missing for one agent or one pair.",
     ]
     if len(groups.groups) > 1:
-        names = [group.name for group in groups.groups]
-        parts += ["", "By group (the diagonal: different agents of one group)"]
-        parts.append(square_table(names, groups.means))
+        parts += ["", "By group (diagonal: different agents of the same group)"]
+        parts.append(square_table([group.name for group in groups.groups], groups.means))
     return parts
 
 
-def _decks_named(setting: EvalSetting) -> str:
-    if names := setting.seed_names:
-        return f"{count(setting.games, 'hanab.live deal')} ({' '.join(names)})"
-    return count(setting.games, "deck")
-
-
 def square_table(names: Sequence[str], values: np.ndarray, spec: str = ".2f") -> Table:
-    """A matrix [N, N] with numbered columns, whose rows have number and name."""
+    """Table of a matrix [N, N]; rows have number and name, columns the number."""
     rows = [
         (f"{number:>{len(str(len(names)))}}  {name}", *row)
         for number, (name, row) in enumerate(zip(names, values, strict=True), start=1)
@@ -200,9 +191,9 @@ def _interval(value: Interval | None) -> str:
 
 
 _CELL_INCHES = 0.62
-_LEAST_INCHES = 3.2  # of the matrix, so that a small one has room for its title
-_ANGLED_FROM = 7  # characters of the longest label from which the columns' labels are turned
-_DARK_BELOW = 0.6  # share of the colour scale below which the text is white
+_MIN_INCHES = 3.2  # size of a small matrix, with room for the title
+_ANGLED_FROM = 7  # characters in the longest label from which column labels are rotated
+_DARK_BELOW = 0.6  # fraction of the colour scale below which text is white
 
 
 def plot_matrix(
@@ -215,31 +206,28 @@ def plot_matrix(
     max_score: int,
     column_label: str,
 ) -> None:
-    """Draws `means` float[A, A] (row: the single agent) with a colour scale from 0 to `max_score`,
-    and under each the median of its games, `medians` float[A, A]."""
+    """Draw `means` float[A, A] (row: agent in one seat) in colours from 0 to `max_score`.
 
-    count = len(labels)
-    side = max(_CELL_INCHES * count, _LEAST_INCHES)
-    longest = max(map(len, labels))
+    The text in a cell is the mean and, below it, the entry of `medians` float[A, A].
+    """
+    count, longest = len(labels), max(map(len, labels))
+    side = max(_CELL_INCHES * count, _MIN_INCHES)
     room = 0.085 * longest + 0.6  # inches for the labels
-    with saved_figure(
-        path, (side + room + 1.3, side + min(room, 0.06 * longest + 0.9) + 0.6)
-    ) as figure:
+    height = side + min(room, 0.06 * longest + 0.9) + 0.6
+    with saved_figure(path, (side + room + 1.3, height)) as figure:
         axes = figure.add_subplot()
         image = axes.imshow(means, cmap="viridis", vmin=0, vmax=max_score)
         size = 10 if count <= 8 else 8.5
         for (row, column), mean in np.ndenumerate(means):
-            color = "white" if mean < _DARK_BELOW * max_score else "black"
-            text, middle = f"{mean:.1f}", medians[row, column]
-            axes.text(column, row, text, ha="center", va="bottom", color=color, fontsize=size)
-            axes.text(
-                column, row, f"({middle:g})", ha="center", va="top", color=color, fontsize=size - 2
-            )
-        angled = longest >= _ANGLED_FROM
-        turn: dict[str, Any] = (
-            {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if angled else {}
-        )
-        axes.set_xticks(range(count), labels, fontsize=size, **turn)
+            style: dict[str, Any] = dict(ha="center", color="black")
+            if mean < _DARK_BELOW * max_score:
+                style["color"] = "white"
+            median = f"({medians[row, column]:g})"
+            axes.text(column, row, f"{mean:.1f}", va="bottom", fontsize=size, **style)
+            axes.text(column, row, median, va="top", fontsize=size - 2, **style)
+        angled = dict(rotation=40, ha="right", rotation_mode="anchor")
+        rotation: dict[str, Any] = angled if longest >= _ANGLED_FROM else {}
+        axes.set_xticks(range(count), labels, fontsize=size, **rotation)
         axes.set_yticks(range(count), labels, fontsize=size)
         axes.set_xlabel(column_label)
         axes.set_ylabel("one seat")

@@ -1,4 +1,4 @@
-"""Tables of measures of recorded games: behaviour and interdependence."""
+"""Tables of measures of games: behaviour, conventions, interdependence and prediction."""
 
 from __future__ import annotations
 
@@ -7,10 +7,18 @@ from typing import Any
 
 from rich.table import Table
 
+from hanabi_rl.evaluation.measure.annotate import ANNOTATION_KINDS, VIOLATIONS
 from hanabi_rl.evaluation.measure.efficiency import required_efficiency
 from hanabi_rl.evaluation.measure.intervals import bounds_text
 from hanabi_rl.evaluation.measure.registry import Measure, measures_of
-from hanabi_rl.evaluation.reporting.tables import Column, Part, interval_columns, table
+from hanabi_rl.evaluation.reporting.tables import (
+    Column,
+    Part,
+    format_value,
+    interval_columns,
+    table,
+    text_rows,
+)
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.words import count
 
@@ -21,8 +29,8 @@ def measures_table(
     rules: Rules,
     references: Mapping[str, Mapping[str, float | None]] | None = None,
 ) -> Table:
-    """One row per measure: its mean and interval, the figures of `references` (agent -> measure ->
-    figure) and those published for the same game."""
+    """One row per measure: mean, interval, values of `references` (agent -> measure -> value), and
+    published values for the same game."""
     measures = tuple(measures)
     published = {measure.name: published_figures(measure, rules) for measure in measures}
     agents = dict.fromkeys(agent for row in published.values() for agent in row)
@@ -45,27 +53,26 @@ def measures_table(
 
 
 def published_figures(measure: Measure, rules: Rules) -> Mapping[str, float]:
-    """Published agent -> its figure of a measure; empty for other games than the papers'."""
+    """Published agent -> value of a measure; empty for games other than the papers'."""
     return measure.published.get(rules.num_players, {}) if rules.is_standard else {}
 
 
 def efficiency_line(figures: Mapping[str, Any], rules: Rules) -> str:
-    """`efficiency_figures` as a line: the mean, its interval, and what a perfect game needs."""
+    """`efficiency_figures` as a line, with the efficiency that a perfect game needs."""
     mean, bounds = figures["efficiency"], figures["efficiency_ci95"]
     if mean is None:
         return f"efficiency: no finished game with a clue; {required_text(rules)}"
-    found = f"{mean:.3f} {bounds_text(bounds, '.3f')}"
-    return f"efficiency {found} cards per clue; {required_text(rules)}"
+    text = f"{mean:.3f} {bounds_text(bounds, '.3f')}"
+    return f"efficiency {text} cards per clue; {required_text(rules)}"
 
 
 def required_text(rules: Rules) -> str:
-    """The efficiency that a perfect game needs, in words."""
-    needed = required_efficiency(rules)
-    return f"a perfect game with {rules.num_players} players needs {needed:.3f}"
+    """Efficiency that a perfect game needs, as text."""
+    return f"a perfect game with {rules.num_players} players needs {required_efficiency(rules):.3f}"
 
 
 def behaviour_parts(figures: Mapping[str, Any], rules: Rules) -> list[Part]:
-    """`behaviour_figures` with AH2AC2's of the same game."""
+    """`behaviour_figures` with AH2AC2's values for the same game."""
     measures = measures_of("behaviour")
     parts: list[Part] = [
         measures_table(figures, measures, rules),
@@ -79,7 +86,36 @@ def behaviour_parts(figures: Mapping[str, Any], rules: Rules) -> list[Part]:
     return parts
 
 
-_INTERVALS = "Intervals are 95%, over games, those of one deck as one."
+def conventions_parts(rows: Mapping[str, Mapping[str, Any]]) -> list[Part]:
+    """`convention_figures` by label, one column each: fractions of moves."""
+
+    def lines(head: str, prefix: str, names: Iterable[str]) -> list[list[str]]:
+        values = [
+            [f"  {name}", *(format_value(of[f"{prefix}/{name}"], ".1%") for of in rows.values())]
+            for name in names
+        ]
+        return [[""] * (1 + len(rows)), [head, *[""] * len(rows)], *values]
+
+    adherence = [
+        "none"
+        if of["adherence"] is None
+        else f"{of['adherence']:.1%} {bounds_text(of['adherence_ci95'], '.1%')}"
+        for of in rows.values()
+    ]
+    cells = [
+        ["fraction of moves", *rows],
+        ["follow the conventions", *adherence],
+        *lines("kinds", "kind", ANNOTATION_KINDS),
+        *lines("violations", "break", VIOLATIONS),
+    ]
+    counts = ", ".join(
+        f"{label} {count(row['games'], 'game')} and {count(row['moves'], 'move')}"
+        for label, row in rows.items()
+    )
+    return [text_rows(cells, left=False), "", f"Of {counts}. Intervals are 95%, over decks."]
+
+
+_INTERVALS = "95% intervals over games; games on the same deck count as one."
 _PAIRS = (
     Column("giver -> receiver", lambda pair: f"{pair['giver']} -> {pair['receiver']}"),
     Column("hints", spec=","),
@@ -98,10 +134,10 @@ _PAIRS = (
 def interdependence_parts(
     figures: Mapping[str, Any], references: Mapping[str, Mapping[str, Any]], rules: Rules
 ) -> list[Part]:
-    """`interdependence_figures` with `reference_figures` (empty: none)."""
+    """`interdependence_figures` with `reference_figures`, which may be empty."""
     measures = (*measures_of("interdependence"), *measures_of("team"))
     left = figures["unfinished"]
-    unfinished = f" ({left:,} unfinished, left out of the figures per game)" if left else ""
+    unfinished = f" ({left:,} unfinished, excluded from values per game)" if left else ""
     return [
         measures_table(figures, measures, rules, references),
         _correlation_line(figures),
@@ -110,8 +146,8 @@ def interdependence_parts(
         "",
         f"{count(figures['games'], 'game')} of {rules.num_players} players{unfinished}, "
         f"{count(figures['turns'], 'turn')}, {count(figures['hints'], 'hint')}. {_INTERVALS}",
-        "A link shows which move rested on which, not what was meant: compare with bot:random. "
-        "Counts of links grow with the score: compare teams by links per point.",
+        "A link shows that a move depends on another, not intent: compare with bot:random. The "
+        "number of links grows with the score: compare teams by links per point.",
     ]
 
 
@@ -121,7 +157,7 @@ def _correlation_line(figures: Mapping[str, Any]) -> str:
         r, bounds = figures[name], figures[f"{name}_ci95"]
         texts.append("none" if r is None else f"{r:.3f} {bounds_text(bounds, '.3f')}")
     return (
-        f"Pearson's r of points with constructive links over games: {texts[0]}; over games with a "
+        f"Pearson's r of points and constructive links over games: {texts[0]}; over games with a "
         f"life left: {texts[1]}"
     )
 
@@ -137,8 +173,7 @@ _PREDICTION = (
 
 
 def prediction_parts(figures: Mapping[str, Any]) -> list[Part]:
-    """`prediction_figures`: accuracy and cross-entropy by kind of move and by turn, and the most
-    surprising moves."""
+    """`prediction_figures`: prediction by kind of move and by turn; most surprising moves."""
     slices = {"every decision": figures} | figures["by_move"]
     slices |= {f"turns {name}": of for name, of in figures["by_turn"].items()}
 

@@ -1,5 +1,4 @@
-"""Objective metrics as text and JSON, in the layout of Table 3 of Siu et al. 2025, and the ratings
-that they predict."""
+"""Objective metrics (Siu et al. 2025, Table 3) and predicted ratings as text, JSON and a plot."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ from hanabi_rl.evaluation.measure.objective_metrics import (
 )
 from hanabi_rl.evaluation.measure.rating_prediction import POOLS, RatingChange
 from hanabi_rl.evaluation.papers import siu2025
-from hanabi_rl.evaluation.reporting.parallel_axes import Line, plot_parallel
+from hanabi_rl.evaluation.reporting.plots import Line, plot_parallel
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 from hanabi_rl.games.hanabi.rules import Rules
 
 FORMAT_VERSION = 1
-SHORT = {  # the head of each column
+SHORT = {  # column heads
     "points": "points",
     "context_independence": "CI",
     "coordination": "IC",
@@ -38,27 +37,28 @@ SHORT = {  # the head of each column
     "g2_named": "G2 named",
     "g3_hints": "G3",
 }
-PUBLISHED = {  # the columns of which Table 3 has one, and what it calls them
+PUBLISHED = {  # fields of `siu2025.AgentRow`, for metrics that Table 3 has
     "points": "inter",
     **{name: name for name in SHORT if not name.startswith(("g", "points"))},
     **{"g1_hints": "g1", "g2_hints": "g2", "g3_hints": "g3"},
 }
 _OURS = {"HolmesBot": "bot:holmes", "SmartBot": "bot:smart", "RandomBot": "bot:random"}
-_ONE_SIDED = (
-    " (+ or -: all of one that begins or ends at the mean; [low, high]: one that is lopsided)"
+_INTERVALS = (
+    "mean ± half of the 95% interval over games (+ or -: one-sided interval; [low, high]: "
+    "asymmetric interval)"
 )
-_LOPSIDED = 2.0
-"""Ratio of the sides of an interval from which both ends are printed."""
+_ASYMMETRIC = 2.0
+"""Ratio of the sides of an interval from which both bounds are printed."""
 _RATING_NAMES = {"selfplay": "self-play points", "inter": "points with partners"}
 
 
 def is_published_game(rules: Rules) -> bool:
-    """True if the paper has figures of this game."""
+    """True if the paper has values for this game."""
     return rules.is_standard and rules.num_players == 2
 
 
 def profile_parts(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool) -> list[Part]:
-    """All tables: with partners, alone, each pair, the published, and the ratings."""
+    """All tables: with partners, published, self-play, each pair, and predicted ratings."""
     with_partners = [profile for profile in profiles if profile.pairs]
     published = is_published_game(rules)
     names = siu2025.TABLE_3 if published else ()
@@ -68,13 +68,10 @@ def profile_parts(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: 
         parts += ["With partners: mean ± standard deviation over them"]
         parts += [table([_mean_cells(profile) for profile in with_partners], heads), ""]
     if published:
-        source = f"{siu2025.SOURCE}, Table 3: with 19 other kinds of agents (points: ± over games)"
+        source = f"{siu2025.SOURCE}, Table 3: with 19 other agents (points: ± over games)"
         rows = [[name, *_published_cells(row)] for name, row in siu2025.TABLE_3.items()]
         parts += [source, table(rows, heads), ""]
-    parts.append(
-        f"{'Recorded games' if recorded else 'Self-play'}: mean ± half of the 95% interval over "
-        f"games{_ONE_SIDED}"
-    )
+    parts.append(f"{'Recorded games' if recorded else 'Self-play'}: {_INTERVALS}")
     parts += [_figures_table([(profile.label, profile.self_play) for profile in profiles]), ""]
     if with_partners:
         pairs = [
@@ -82,7 +79,7 @@ def profile_parts(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: 
             for profile in with_partners
             for partner, figures in profile.pairs.items()
         ]
-        parts.append(f"Agent / partner: mean ± half of the 95% interval over games{_ONE_SIDED}")
+        parts.append(f"Agent / partner: {_INTERVALS}")
         parts += [_figures_table(pairs), ""]
     if any(profile.small or small_sample(profile.self_play) for profile in profiles):
         parts += [_small_sample_lines(), ""]
@@ -92,7 +89,7 @@ def profile_parts(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: 
 
 
 def _heads(labels: Iterable[str]) -> list[Column]:
-    """Columns of a label and the metrics, as wide in every table."""
+    """Columns for the label and the metrics, with the same widths in every table."""
     metrics = (Column(head, place, width=15) for place, head in enumerate(SHORT.values(), start=1))
     return [Column("", 0, width=max(map(len, labels))), *metrics]
 
@@ -133,7 +130,7 @@ def _small_sample_lines() -> str:
         for want in dict.fromkeys(MIN_SAMPLES.values())
     ]
     return (
-        f"* a small sample, below {'; '.join(wanted)}. The bias is larger than the interval (IC "
+        f"*: small sample, below {'; '.join(wanted)}. The bias is larger than the interval (IC "
         "too high, ARD too low)."
     )
 
@@ -145,15 +142,15 @@ def _cell(
     small: bool = False,
     bounds: Sequence[float] | None = None,
 ) -> str:
-    """A mean with `spread`, or with half the width of an interval."""
+    """Text of a mean with `spread`, or with half the width of an interval."""
     if mean is None:
         return "none"
     digits = _digits(name)
     around = "" if spread is None else f" ± {spread:.{digits}f}"
     if bounds is not None and np.isfinite(width := bounds[1] - bounds[0]):
-        # an interval is cut to what the figure can be: half of its width would reach beyond
+        # intervals are clipped to possible values, so ± half of the width could exceed the range
         below, above = mean - bounds[0], bounds[1] - mean
-        if not width or max(below, above) < _LOPSIDED * min(below, above):
+        if not width or max(below, above) < _ASYMMETRIC * min(below, above):
             around = f" ± {width / 2:.{digits}f}"
         elif mean in bounds:
             around = f" {'+' if above else '-'} {width:.{digits}f}"
@@ -179,34 +176,29 @@ _RATINGS = (
 
 
 def ratings_parts(profiles: Sequence[ObjectiveMetrics]) -> list[Part]:
-    """Ratings predicted for each agent by each regression of Table 5."""
+    """Ratings of each agent predicted by each regression of Table 5."""
     low, high = siu2025.RATING_RANGE
     rows = [
         (profile.label, rating) for profile in profiles for rating in predicted_ratings(profile)
     ]
     parts: list[Part] = [
-        f"Teamwork ratings of people ({low} to {high}), predicted by each line of Table 5: points "
-        "above or below the mean of the study's agents",
-        "[95% interval of one person's rating], clipped to the scale. Use one line at a time, not "
-        "a sum: the metrics are correlated, and r is 0.03 to 0.46.",
+        f"Teamwork ratings by humans ({low} to {high}) predicted by each line of Table 5: "
+        "difference from the mean of the study's agents",
+        "[95% interval of one person's rating], clipped to the scale. Do not add the lines: the "
+        "metrics are correlated, with r from 0.03 to 0.46.",
         table(rows, _RATINGS),
-        "n.s.: not significant by the paper's threshold. IC: its parabola is not printed.",
-        "For the same bots our AD and, more so, ARD are higher than the paper's (docs/metrics.md), "
-        "and so are their predictions.",
+        "n.s.: not significant by the paper's threshold. IC: the paper omits its parabola.",
+        "For the same bots our AD and especially ARD exceed the paper's (docs/metrics.md), and so "
+        "do the predictions.",
     ]
     if outside := sum(bool(_outside(rating)) for _, rating in rows):
-        parts.append(f"WARNING: {outside} values lie outside the data; the line extrapolates.")
+        parts.append(f"Warning: {outside} values are outside the paper's data (extrapolation).")
     if any(found.clipped for _, rating in rows for found in rating.by_pool.values()):
-        parts.append(
-            f"off the scale: the line predicts a change of more than {high - low} points, which no "
-            "rating has."
-        )
+        parts.append(f"off the scale: predicted change above {high - low} points (impossible).")
     alone = [profile.label for profile in profiles if not profile.pairs]
     if alone:
-        names = "" if len(alone) == len(profiles) else f"of {', '.join(alone)} "
-        parts.append(
-            f"WARNING: the paper's values are means over partners, those here {names}of self-play."
-        )
+        names = "" if len(alone) == len(profiles) else f" of {', '.join(alone)}"
+        parts.append(f"Warning: values{names} are from self-play, the paper's from partners.")
     return parts
 
 
@@ -221,7 +213,7 @@ def _prediction(found: RatingChange | None) -> str:
 
 
 def _outside(rating: Rating) -> str:
-    """The data ranges that do not hold a value."""
+    """Ranges of the paper's data that exclude the value."""
     ranges = [f"{x.lowest:g} to {x.highest:g}" for x in rating.by_pool.values() if not x.inside]
     return " and ".join(ranges)
 
@@ -230,7 +222,7 @@ def profiles_dict(
     profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool
 ) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard deviation;
-    `small_sample` names the figures of too few moves."""
+    `small_sample` lists metrics with too few moves."""
     published = is_published_game(rules)
     return {
         "format_version": FORMAT_VERSION,
@@ -297,8 +289,7 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
 def plot_profiles(
     profiles: Sequence[ObjectiveMetrics], rules: Rules, path: Path, title: str
 ) -> None:
-    """Draw the rows with the lines of Table 3 of the same game: those with partners if there are
-    any, otherwise all, in self-play."""
+    """Draw metrics with partners (without partners: self-play) and Table 3 of the same game."""
     together = any(profile.pairs for profile in profiles)
     drawn = [profile for profile in profiles if profile.pairs or not together]
     names = sorted(SHORT, key=lambda name: name not in PUBLISHED)  # gaps at the end
@@ -317,6 +308,6 @@ def plot_profiles(
 def _published(
     row: siu2025.AgentRow, names: Sequence[str], together: bool
 ) -> tuple[float | None, ...]:
-    """A line of Table 3 in our columns; its points with partners, or in self-play."""
+    """A row of Table 3 in our columns; points with partners if `together`, else self-play."""
     columns = PUBLISHED if together else {**PUBLISHED, "points": "selfplay"}
     return tuple(getattr(row, columns[name]).mean if name in columns else None for name in names)

@@ -1,10 +1,12 @@
-"""Report of a study as text and JSON."""
+"""Report of a study as text, JSON and a plot."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.table import Table
 
 from hanabi_rl.evaluation.measure.intervals import Interval, interval_dict
@@ -12,23 +14,32 @@ from hanabi_rl.evaluation.measure.study import MIN_GROUPS, AgentFigures, Figure
 from hanabi_rl.evaluation.measure.study_games import OF_AGENT, OF_TEAM, PlayFigures
 from hanabi_rl.evaluation.measure.study_statistics import Curves, TestResult
 from hanabi_rl.evaluation.measure.study_summary import StudyReport
+from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table, text_rows
 from hanabi_rl.storage.words import count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FORMAT_VERSION = 1
 _LINES = (  # figure, label, format
     ("score", "points per game", ".2f"),
-    ("zero_rate", "games of 0", ".0%"),
+    ("zero_rate", "zero rate", ".0%"),
     ("rating", "rating (1-7)", ".2f"),
-    ("place", "place", ".2f"),
+    ("place", "rank", ".2f"),
     ("first_share", "ranked first", ".0%"),
     ("questioned", "moves marked", ".1%"),
 )
 
 
 def report_parts(report: StudyReport, played: Sequence[PlayFigures] = ()) -> list[Part]:
-    """All tables."""
-    parts: list[Part] = [_agents_table(report.agents), "", _findings_table(report.comparisons), ""]
+    """All tables and notes."""
+    parts: list[Part] = [
+        _agents_table(report.agents),
+        "",
+        _comparisons_table(report.comparisons),
+        "",
+    ]
     parts += _curve_parts(report.curves)
     if report.across:
         rows = [["over agents, Spearman's rho", "agents", "rho", "p", "corrected", ""]]
@@ -39,18 +50,15 @@ def report_parts(report: StudyReport, played: Sequence[PlayFigures] = ()) -> lis
     if played:
         parts += _played_parts(played)
     tests = sum(finding.p is not None for finding in report.findings)
-    words = ["Intervals are 95% and over people, each with all of their games."]
+    notes = "95% intervals over people."
     if any(of.groups < of.people for of in report.agents):
-        words.append("People who played together, directly or through others, are one unit.")
-    words.append(
-        f"Corrected: p by Holm's method over all {count(tests, 'test')} of this report; "
-        "significant: below 0.05."
-    )
-    return [*parts, "", " ".join(words)]
+        notes += " People linked by games together count as one group."
+    notes += f" Corrected: p by Holm's method over the {count(tests, 'test')} of this report."
+    return [*parts, "", f"{notes} Significant: corrected p below 0.05."]
 
 
 def _agents_table(agents: Sequence[AgentFigures]) -> Table:
-    """One row per figure, one column per agent."""
+    """One row per result, one column per agent."""
     rows = [["", *(of.agent for of in agents)]]
     rows.append(["people", *(people_text(of.people, of.groups) for of in agents)])
     rows += [[name, *(f"{getattr(of, name)}" for of in agents)] for name in ("games", "left")]
@@ -67,17 +75,16 @@ def _figure(figure: Figure, spec: str) -> str:
 
 
 def too_few(figure: Figure) -> str:
-    """Reason of a missing figure."""
+    """Reason for a missing value."""
     return f"too few people: {people_text(figure.people, figure.groups)}"
 
 
 def people_text(people: int, groups: int) -> str:
-    """Number of people, and of groups if some played together."""
+    """Number of people, and of groups if people played together."""
     return str(people) if groups == people else f"{people} in {groups} groups"
 
 
-def _findings_table(findings: Sequence[TestResult]) -> Table:
-    """Agents compared within people."""
+def _comparisons_table(findings: Sequence[TestResult]) -> Table:
     rows = [["within people", "people", "difference", "p", "corrected", ""]]
     for each in findings:
         first, second = each.about
@@ -98,7 +105,7 @@ def _cells(finding: TestResult, spec: str, unit: str) -> list[str]:
         unit = unit if finding.groups == finding.n else "groups"
         return [count, "", "", "", f"too few {unit}: at least {finding.min_groups}"]
     if finding.p is None or estimate is None or finding.p_adjusted is None:
-        return [count, "", "", "", "nothing varies: no test"]
+        return [count, "", "", "", "no variation: no test"]
     verdict = "significant" if finding.significant else "not significant"
     return [count, _interval(estimate, spec), _p(finding.p), _p(finding.p_adjusted), verdict]
 
@@ -115,7 +122,7 @@ def _p(value: float) -> str:
 
 def _curve_parts(curves: Curves | None) -> list[Part]:
     if curves is None:
-        return ["Rating on points: no person has both, or nothing varies."]
+        return ["Rating on points: missing, or without variation."]
     rows = [["rating on points", "people", "coefficient", "p", "corrected", ""]]
     rows.append(["line: rating per point", *_cells(curves.line, "+.3f", "people")])
     rows.append(["parabola: a of a x^2 + b x + c", *_cells(curves.parabola, "+.4f", "people")])
@@ -134,29 +141,24 @@ def _vertex_line(curves: Curves) -> str:
     top = "top" if curves.abc[0] < 0 else "bottom"
     where = {True: "inside", None: "possibly outside", False: "outside"}[curves.inside]
     return (
-        f"The parabola's {top} is at {curves.vertex:.1f} points, {where} the scores seen "
-        f"({low:.1f} to {high:.1f})"
-        + ("." if curves.inside else ": within them it may be monotonic.")
+        f"The parabola's {top} is at {curves.vertex:.1f} points, {where} the range of scores "
+        f"({low:.1f} to {high:.1f})" + ("." if curves.inside else ", where it may be monotonic.")
     )
 
 
 def _played_parts(played: Sequence[PlayFigures]) -> list[Part]:
     """One row per measure and one column per agent; then the marked moves."""
     parts: list[Part] = []
-    for title, measures in (
-        ("the agent's moves", OF_AGENT),
-        ("the team: interdependence", OF_TEAM),
-    ):
+
+    def cell(of: PlayFigures, name: str) -> str:
+        return _figure(of.measures[name], ".3f") + "*" * (name in of.small)
+
+    for title, measures in (("agent's moves", OF_AGENT), ("team: interdependence", OF_TEAM)):
         rows = [[title, *(of.agent for of in played)]]
-        for measure in measures:
-            cells = [
-                _figure(of.measures[measure.name], ".3f") + "*" * (measure.name in of.small)
-                for of in played
-            ]
-            rows.append([measure.label, *cells])
+        rows += [[each.label, *(cell(of, each.name) for of in played)] for each in measures]
         parts += ["", text_rows(rows)]
     if any(of.small for of in played):
-        parts.append("* a small sample: biased by more than the interval (docs/metrics.md).")
+        parts.append("*: small sample, bias larger than the interval (docs/metrics.md).")
     if any(of.marked[kind] for of in played for kind in ("plays", "discards", "hints")):
         parts += ["", table(played, _MARKED)]
     return parts
@@ -178,8 +180,8 @@ _MARKED = (
 
 
 def report_dict(report: StudyReport, played: Sequence[PlayFigures] = ()) -> dict[str, Any]:
-    """JSON-ready; every `*_ci95` is `[low, high]`, None where there are too few people.
-    `groups`: people, those who played together as one."""
+    """JSON-ready; every `*_ci95` is `[low, high]`, None for too few people. `groups`: number of
+    people, with those linked by games together counted once."""
     by_agent = {of.agent: of for of in played}
     return {
         "format_version": FORMAT_VERSION,
@@ -197,29 +199,23 @@ def _agent_figures(of: AgentFigures, played: PlayFigures | None) -> dict[str, An
     for name, _, _ in _LINES:
         found |= _figure_fields(name, getattr(of, name))
     if played is not None:
-        measures: dict[str, Any] = {}
-        for name, figure in played.measures.items():
-            measures |= _figure_fields(name, figure)
-        small, marked = list(played.small), dict(played.marked)
-        found |= {"measures": measures, "small_sample": small, "marked": marked}
+        fields = [_figure_fields(name, figure) for name, figure in played.measures.items()]
+        found["measures"] = {name: value for each in fields for name, value in each.items()}
+        found |= {"small_sample": list(played.small), "marked": dict(played.marked)}
     return found
 
 
 def _figure_fields(name: str, figure: Figure) -> dict[str, Any]:
-    return {
-        **interval_dict(name, figure.interval),
-        f"{name}_people": figure.people,
-        f"{name}_groups": figure.groups,
-    }
+    sizes = {f"{name}_people": figure.people, f"{name}_groups": figure.groups}
+    return interval_dict(name, figure.interval) | sizes
 
 
 def _finding_figures(finding: TestResult) -> dict[str, Any]:
+    sizes = {name: getattr(finding, name) for name in ("n", "groups", "min_groups")}
     return {
         "kind": finding.kind,
         "about": list(finding.about),
-        "n": finding.n,
-        "groups": finding.groups,
-        "min_groups": finding.min_groups,
+        **sizes,
         **interval_dict("estimate", finding.estimate),
         "p": finding.p,
         "p_corrected": finding.p_adjusted,
@@ -239,3 +235,58 @@ def _curve_figures(curves: Curves | None) -> dict[str, Any] | None:
         **interval_dict("vertex", vertex),
         "vertex_inside": curves.inside if vertex is not None else None,
     }
+
+
+def plot_report(report: StudyReport, path: Path, title: str, max_score: int) -> None:
+    """Draw points and ratings by agent with 95% intervals, and ratings against points.
+
+    The third panel has a point per person and agent, the line and, if significant, the parabola.
+    """
+    height = max(3.2, 1.6 + 0.45 * len(report.agents))
+    with plots.saved_figure(path, (11.5, height)) as figure:
+        scores, ratings, curves = figure.subplots(1, 3, width_ratios=[1, 1, 1.3])
+        _draw_agents(scores, report, "score", "points per game", (0, max_score))
+        _draw_agents(ratings, report, "rating", "rating (1-7)", (1, 7))
+        ratings.set_yticklabels([])
+        _draw_curves(curves, report.curves)
+        figure.suptitle(title, fontsize=11)
+
+
+def _draw_agents(
+    axes: Axes, report: StudyReport, name: str, label: str, ends: tuple[float, float]
+) -> None:
+    for row, of in enumerate(report.agents):
+        figure = getattr(of, name)
+        if figure.interval is None:
+            axes.text(sum(ends) / 2, row, too_few(figure), ha="center")
+            continue
+        mean, bounds = figure.interval.mean, figure.interval.bounds
+        color = plots.COLORS[row % len(plots.COLORS)]
+        plots.draw_intervals(axes, [row], [mean], [bounds], horizontal=True, color=color)
+    axes.set_yticks(range(len(report.agents)), [of.agent for of in report.agents])
+    axes.set_ylim(len(report.agents) - 0.5, -0.5)
+    axes.set_xlim(*ends)
+    axes.set_xlabel(f"{label}, 95% interval")
+    plots.plain_axes(axes, "x")
+
+
+def _draw_curves(axes: Axes, curves: Curves | None) -> None:
+    axes.set_xlabel("points per game of a person with an agent")
+    axes.set_ylabel("rating")
+    axes.set_ylim(0.8, 7.2)
+    axes.spines[["top", "right"]].set_visible(False)
+    if curves is None:
+        return
+    axes.plot(curves.scores, curves.ratings, "o", color="#555555", alpha=0.35, markersize=4)
+    x = np.linspace(curves.scores.min(), curves.scores.max(), 100)
+    if curves.line.p is not None:
+        style = "-" if curves.line.significant else ":"
+        verdict = "significant" if curves.line.significant else "not significant"
+        y = curves.intercept + curves.slope * x
+        axes.plot(x, y, style, color=plots.COLORS[0], label=f"line: {verdict}")
+    if curves.parabola.significant and curves.abc is not None:
+        axes.plot(
+            x, np.polyval(curves.abc, x), "--", color=plots.COLORS[1], label="parabola: significant"
+        )
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, frameon=False, loc="upper left")

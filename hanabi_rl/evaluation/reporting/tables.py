@@ -1,4 +1,4 @@
-"""Rows and columns as text, drawn with rich, and as CSV."""
+"""Tables as text, with rich, and as CSV."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hanabi_rl.evaluation.measure.intervals import Interval, bounds_text
 from hanabi_rl.storage.files import to_json
 
 Part = str | Table
-"""A part of a command's text: lines, or a table."""
-_WIDTH = 100_000  # of the console: lines are never wrapped
+"""A part of a command's output: lines or a table."""
+_WIDTH = 100_000  # of the console, so that lines are never wrapped
 
 
 class Column(NamedTuple):
@@ -23,33 +23,33 @@ class Column(NamedTuple):
 
     head: str
     value: Any = None
-    """The key or index in a row, or a function of the row; None: the key is `head`."""
+    """Key or index in a row, or a function of the row; None: the key is `head`."""
     spec: str = ""
     """Format of numbers."""
     left: bool = False
-    """Align to the left, as the first column always is."""
+    """Align to the left; the first column always is."""
     width: int = 0
-    """Minimum width."""
+    """Minimum width in characters."""
     missing: str = "none"
-    """Text of None and NaN."""
+    """Text for None and NaN."""
     optional: bool = False
-    """Leave the column out where every value is None."""
+    """Omit the column if every value is None."""
 
     def of(self, row: Any) -> Any:
-        """The value in a row."""
+        """Value of the column in a row."""
         if callable(self.value):
             return self.value(row)
         return row[self.head if self.value is None else self.value]
 
 
 def interval_columns(key: str, spec: str, head: str = "mean", **rest: Any) -> tuple[Column, Column]:
-    """Columns of a figure and of its interval, which JSON has under `key` and `key_ci95`."""
+    """Columns of a value and its interval, under `key` and `key_ci95` in a JSON record."""
     bounds = Column("95% interval", f"{key}_ci95", spec, left=True, missing="")
     return Column(head, key, spec, **rest), bounds
 
 
 def format_value(value: Any, spec: str = "", missing: str = "none") -> str:
-    """Text of a number, an interval, the two bounds of one, or a string."""
+    """Text of a number, an interval, a pair of bounds, or a string."""
     if value is None or value != value:
         return missing
     if isinstance(value, list | tuple) and not isinstance(value, Interval):
@@ -75,13 +75,13 @@ def table(rows: Iterable[Any], columns: Iterable[Column], gap: int = 2) -> Table
 
 
 def text_rows(rows: Sequence[Sequence[str]], left: bool = True) -> Table:
-    """A table of text, the first row of it the heads."""
+    """A table of text; the first row is the heads."""
     heads, *body = rows
     return table(body, [Column(head, place, left=left) for place, head in enumerate(heads)])
 
 
 def to_text(*parts: Part, styled: bool = False) -> str:
-    """The parts, one below the other; `styled` adds a terminal's codes."""
+    """Join parts as lines of text; `styled` adds terminal codes."""
     texts = []
     for part in parts:
         if isinstance(part, Table):
@@ -97,7 +97,7 @@ def to_text(*parts: Part, styled: bool = False) -> str:
 
 
 def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON-ready fields of a row of CSV: bounds as `NAME_low` and `NAME_high`, None if infinite."""
+    """Fields of a CSV row: bounds as `NAME_low` and `NAME_high`, None if infinite."""
     flat: dict[str, Any] = {}
     for name, value in to_json(record).items():
         bounds = isinstance(value, list)
@@ -106,7 +106,7 @@ def flat_record(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Records as CSV, with a header line of all their keys; a missing value is empty."""
+    """Records as CSV with a header of all keys; missing values are empty."""
     text = io.StringIO()
     names = dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")

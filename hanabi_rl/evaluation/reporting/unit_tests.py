@@ -12,9 +12,11 @@ from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 
 
 def unit_test_parts(results: Mapping[str, Sequence[UnitTestResult]]) -> list[Part]:
-    """One row per test: chance, and the pass rate of each agent (name -> results), of pairs also
-    the rate with either kind of partner; the means of the categories, which are never averaged; and
-    one failure of each test."""
+    """One row per test with the pass rate of random play and of each agent (name -> results).
+
+    Pairs of situations also have the rate for each kind of partner. Then follow the means of the
+    categories and one failure per test.
+    """
     tests, agents = next(iter(results.values())), results.values()
     rows: list[list[Any]] = []
     for place, result in enumerate(tests):
@@ -31,23 +33,24 @@ def unit_test_parts(results: Mapping[str, Sequence[UnitTestResult]]) -> list[Par
         label, chance = f"{category}, mean of {len(chances)}", sum(chances) / len(chances)
         rows.append([label, chance, *(of[category] for of in means)])
     counts = sorted({len(result.attempts) for of in agents for result in of})
+    situations = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     columns = (
         Column("", 0),
-        Column("chance", 1, ".2f", missing=""),
+        Column("random play", 1, ".2f", missing=""),
         *(Column(name, place, ".2f") for place, name in enumerate(results, start=2)),
     )
     return [
         table(rows, columns),
         "",
-        f"{_range(counts)} situations per test; of AR and A+MR pairs of them, passed where both "
-        "are right. Greedy play unless sampled.",
+        f"{situations} situations per test; AR and A+MR have pairs of situations, passed if "
+        "both are passed. Greedy play unless --sample is set.",
         "",
         *(line for name, of in results.items() for line in _failures(name, of)),
     ]
 
 
 def unit_test_dict(results: Sequence[UnitTestResult]) -> dict[str, Any]:
-    """One agent's results, JSON-ready: rates with Wilson intervals, chance, links of failures."""
+    """JSON-ready results of one agent: rates with Wilson intervals, links to failures."""
     return {
         "tests": {result.test.name: _figures(result) for result in results},
         "categories": category_means(results),
@@ -85,11 +88,7 @@ def _failures(name: str, results: Sequence[UnitTestResult]) -> list[str]:
 
 
 def _link(attempt: Attempt) -> str:
-    """Its replay, opened at the agent's first decision."""
+    """Link to the replay at the agent's first decision."""
     situation = attempt.situation
     turn = len(situation.prefix) + 1
     return replay_link(situation.rules, situation.deck, attempt.actions, turn=turn)
-
-
-def _range(counts: Sequence[int]) -> str:
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

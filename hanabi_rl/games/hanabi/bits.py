@@ -17,13 +17,11 @@ import jax
 import jax.numpy as jnp
 
 WORD_BITS = 31
-"""Bits used in a word of packed fields; see `materialize`."""
+"""Bits used in a word of packed fields; see `games.batching.materialize`."""
 
 CARDS_PER_WORD = 6
 CARD_BITS = 5
 CARD_MASK = (1 << CARD_BITS) - 1
-
-_ABOVE_ANY_WORD = (1 << 32) - 5
 
 
 def union(words: Sequence[jax.Array]) -> jax.Array:
@@ -50,16 +48,6 @@ def kth_bit(word: jax.Array, k: jax.Array) -> jax.Array:
         above = k >= below
         k, place = jnp.where(above, k - below, k), jnp.where(above, place + half, place)
     return place
-
-
-def materialize(word: jax.Array) -> jax.Array:
-    """Compute ``uint32`` words (each below 2**32 - 5) only once for several results.
-
-    XLA's CPU backend writes one loop per result and repeats all cheap arithmetic in it; it removes
-    `jax.lax.optimization_barrier` before that decision. It never repeats an integer remainder. The
-    remainder by a number above every word changes nothing and halves the time of a step.
-    """
-    return word % jnp.uint32(_ABOVE_ANY_WORD)
 
 
 def pack_fields(fields: Sequence[tuple[jax.Array, int]]) -> list[tuple[jax.Array, int]]:

@@ -240,7 +240,7 @@ def _check_moment(rules: Rules, step: int, seen: _Seen) -> None:
     )
     owner = np.arange(rules.num_players) == seen.seat[:, None]
     changed = (seen.obs != seen.swapped_obs).any(axis=-1)
-    _expect("who sees that a hidden card is another", step, changed, ~owner & seen.swapped[:, None])
+    _expect("observers of an exchanged hidden card", step, changed, ~owner & seen.swapped[:, None])
     _expect("observation of renamed colours", step, seen.renamed_obs, seen.expected_obs)
     _expect("legal moves of renamed colours", step, seen.renamed_legal, seen.expected_legal)
 

@@ -14,9 +14,9 @@ import numpy as np
 from flax import struct
 
 from hanabi_rl.games.hanabi.bits import CARD_MASK, pack_deck, union
-from hanabi_rl.games.hanabi.prng import random_words
 from hanabi_rl.games.hanabi.python_game import card_name, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.prng import random_words
 
 POOL_SIZE = 4
 """Decks per environment: enough that refills are rare, few enough that few decks go unused."""

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.games.batching import materialize
 from hanabi_rl.games.hanabi import cards
 from hanabi_rl.games.hanabi.actions import decode
-from hanabi_rl.games.hanabi.bits import bit, card_at, count, materialize, pack_fields, union
+from hanabi_rl.games.hanabi.bits import bit, card_at, count, pack_fields, union
 from hanabi_rl.games.hanabi.cards import next_cards
 from hanabi_rl.games.hanabi.legality import (
     is_legal,

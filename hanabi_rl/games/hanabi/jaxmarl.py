@@ -1,7 +1,7 @@
 """Hanabi as a jaxmarl 0.2 environment, for code written for ``jaxmarl.make("hanabi", ...)``.
 
 jaxmarl's interface is one game with `jax.vmap` around it; our rules take batches.
-`single_game.call_batched` joins them: however deeply a call is vmapped, the rules run once, on one
+`batching.call_batched` joins them: however deeply a call is vmapped, the rules run once, on one
 batch of all games.
 
 Only this module imports jaxmarl (which takes seconds, and prints).
@@ -23,6 +23,7 @@ from jaxmarl.environments.multi_agent_env import MultiAgentEnv
 from jaxmarl.environments.multi_agent_env import State as JaxMARLState
 from jaxmarl.environments.spaces import Box, Discrete
 
+from hanabi_rl.games.batching import call_batched
 from hanabi_rl.games.hanabi import dynamics as core
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.bits import pack_deck
@@ -30,7 +31,7 @@ from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.python_game import COLORS, PythonGame
 from hanabi_rl.games.hanabi.render import render_state
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.single_game import call_batched, to_python_game
+from hanabi_rl.games.hanabi.single_game import to_python_game
 from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 

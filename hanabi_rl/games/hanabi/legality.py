@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.games.batching import materialize
 from hanabi_rl.games.hanabi.bits import (
     WORD_BITS,
     count,
     kth_bit,
-    materialize,
     pack_fields,
     union,
     unpack_bits,

@@ -30,8 +30,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.games.batching import materialize
 from hanabi_rl.games.hanabi.actions import decode
-from hanabi_rl.games.hanabi.bits import bit, count, materialize, pack_fields, union
+from hanabi_rl.games.hanabi.bits import bit, count, pack_fields, union
 from hanabi_rl.games.hanabi.rules import Rules
 
 if TYPE_CHECKING:

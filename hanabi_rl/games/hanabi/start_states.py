@@ -12,9 +12,9 @@ from flax import struct
 
 from hanabi_rl.games.hanabi.bits import pack_deck
 from hanabi_rl.games.hanabi.dynamics import Rules, State
-from hanabi_rl.games.hanabi.prng import random_words
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.games.prng import random_words
 
 MAX_STATES = 100_000
 """Maximum number of positions, about a hundred bytes each."""

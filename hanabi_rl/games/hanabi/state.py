@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from hanabi_rl.games.batching import materialize
 from hanabi_rl.games.hanabi.bits import (
     CARD_BITS,
     CARD_MASK,
     CARDS_PER_WORD,
     bit,
-    materialize,
     pack_deck,
     union,
 )
@@ -70,7 +70,7 @@ class State(struct.PyTreeNode):
         return _field(self.counters, 0, 8)
 
     def materialized(self) -> State:
-        """The games, computed once for any number of reads (see `bits.materialize`)."""
+        """The games, computed once for any number of reads (see `games.batching.materialize`)."""
         return jax.tree.map(materialize, self.without_deck()).replace(deck=self.deck)
 
     @property

@@ -13,7 +13,7 @@ from support.tables import text_of
 from hanabi_rl.evaluation.measure.annotate import annotate
 from hanabi_rl.evaluation.measure.conventions import convention_figures, read_conventions
 from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
-from hanabi_rl.evaluation.reporting.conventions import conventions_parts
+from hanabi_rl.evaluation.reporting.measures import conventions_parts
 from hanabi_rl.games.hanabi.actions import Move, encode_action
 from hanabi_rl.games.hanabi.python_game import (
     COLOR_NAMES,

@@ -60,7 +60,7 @@ def test_unfinished_games_are_not_averaged():
     for pair, of_alone in zip(figures["pairs"], expected["pairs"], strict=True):
         assert pair["constructive"] == pytest.approx(of_alone["constructive"])
         assert pair["hints"] > of_alone["hints"]
-    left = f"80 games of 3 players ({figures['unfinished']} unfinished, left out"
+    left = f"80 games of 3 players ({figures['unfinished']} unfinished, excluded"
     assert left in text_of(interdependence_parts, figures, {}, RULES)
     assert "unfinished" not in text_of(interdependence_parts, expected, {}, RULES)
 

@@ -33,7 +33,7 @@ from hanabi_rl.evaluation.reporting.objective_metrics import (
     profile_parts,
     profiles_dict,
 )
-from hanabi_rl.evaluation.reporting.parallel_axes import Line, plot_parallel
+from hanabi_rl.evaluation.reporting.plots import Line, plot_parallel
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
@@ -148,9 +148,9 @@ def test_tables_show_paper_for_same_rules():
     rows = [standard("bot:a", b=standard("b").self_play), standard("bot:b")]
     text = text_of(profile_parts, rows, Rules(), recorded=False)
     assert "Table 3" in text and "RandomBot" in text and "bot:a / b" in text
-    assert "WARNING: 3 values lie outside" in text and "  0.001 to 0.012" in text
-    assert "means over partners, those here of bot:b of self-play" in text
-    assert "those here of self-play" in text_of(profile_parts, rows[1:], Rules(), recorded=False)
+    assert "Warning: 3 values are outside" in text and "  0.001 to 0.012" in text
+    assert "values of bot:b are from self-play, the paper's from partners" in text
+    assert "values are from self-play" in text_of(profile_parts, rows[1:], Rules(), recorded=False)
     for rules in (SMALL, Rules(num_players=3)):
         text = text_of(profile_parts, rows, rules, recorded=False)
         assert "Table 3" not in text and "Teamwork" not in text
@@ -165,7 +165,7 @@ def test_table_prints_interval_half_widths():
     assert "0.0000 + 0.0018" in text and "0.0800 ± 0.0125" in text  # 0 ± 0.0018 goes below 0
     best = {"g3_hints": 1.0, "g3_hints_ci95": [0.75, 1.0]}
     text = text_of(profile_parts, [ObjectiveMetrics("a", figures | best)], SMALL, recorded=True)
-    assert "1.0000 - 0.2500" in text and "+ or -: all of one that begins or ends at" in text
+    assert "1.0000 - 0.2500" in text and "+ or -: one-sided interval" in text
     cut = {"points": 22.5, "points_ci95": [3.44, 25.0]}  # 22.5 ± 10.78 goes beyond 25
     text = text_of(profile_parts, [ObjectiveMetrics("a", figures | cut)], SMALL, recorded=True)
     assert "22.50 [3.44, 25.00]" in text
@@ -190,7 +190,7 @@ def test_small_samples_are_marked():
     assert "*" not in alone + much
     assert "0.329 ± 0.100*" in little and "4.727 ± 0.100*" in little and little.count("*") == 2
     assert "IC, ARD: 20,000 consecutive moves; CI, AD: 2,000 moves" in text
-    assert "* a small sample" not in text_of(
+    assert "*: small sample" not in text_of(
         profile_parts, [ObjectiveMetrics("c", many)], Rules(), recorded=False
     )
     (found,) = profiles_dict([row], Rules(), recorded=False)["rows"]
@@ -208,7 +208,7 @@ def test_ratings_stay_on_scale():
     text = text_of(profile_parts, [ObjectiveMetrics("bot:x", figures)], Rules(), recorded=False)
     line = next(line for line in text.splitlines() if " G2 " in line and "  0.1308  " in line)
     assert "off the scale" in line and "+8" not in line
-    assert "which no rating has" in text
+    assert "off the scale: predicted change above" in text
     (row,) = profiles_dict([ObjectiveMetrics("bot:x", figures)], Rules(), recorded=False)["rows"]
     (g2,) = [r for r in row["ratings"] if r["measure"] == "g2_hints"]
     assert g2["predictions"]["everyone"]["off_scale"]

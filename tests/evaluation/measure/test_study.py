@@ -209,9 +209,9 @@ def person_of(block):
 @pytest.mark.parametrize(
     ("top", "inside", "words"),
     [
-        (13, True, "inside the scores seen (5.0 to 20.0)."),
-        (19.9, None, "possibly outside the scores seen"),
-        (26, False, "outside the scores seen"),
+        (13, True, "inside the range of scores (5.0 to 20.0)."),
+        (19.9, None, "possibly outside the range of scores"),
+        (26, False, "outside the range of scores"),
     ],
 )
 def test_vertex_is_recovered(top, inside, words):

@@ -226,7 +226,7 @@ def test_too_few_groups_give_no_figure():
     figures = report_dict(report)["agents"][0]
     assert (figures["people"], figures["groups"], figures["games"]) == (11, 5, 8)
     assert (figures["score"], figures["score_people"], figures["score_groups"]) == (None, 11, 5)
-    unit = "People who played together, directly or through others, are one unit."
+    unit = "People linked by games together count as one group."
     assert unit in text and unit in text_of(report_parts, report_of(people(), AGENTS))
 
 

@@ -1,4 +1,4 @@
-"""The trade-off picture of a sweep over the KL weight."""
+"""Trade-off plot of a sweep over the KL weight."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from hanabi_rl.evaluation.reporting.ablation import WeightResult, plot_kl, plot_
 
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """Every figure that was saved."""
+    """Figures that were saved."""
     saved: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: saved.append(figure))
     return saved
@@ -43,18 +43,16 @@ RESULTS = [
 
 
 def points(axes: Axes, label: str) -> np.ndarray:
-    """[N, 2], what a label of the legend stands for."""
+    """float[N, 2] of the line with this legend label."""
     handles, labels = axes.get_legend_handles_labels()
     line: Any = handles[labels.index(label)]
     return np.stack(getattr(line, "lines", [line])[0].get_data(), axis=-1).astype(float)
 
 
-def test_it_shows_scores_against_accuracy_with_the_spread_of_seeds(
-    tmp_path: Path, figures: list[Figure]
-) -> None:
+def test_trade_off_plots_seeds_and_standard_error(tmp_path: Path, figures: list[Figure]) -> None:
     plot_trade_off(RESULTS, prediction(0.8), tmp_path / "trade-off.png")
     selfplay, with_bc = figures[0].axes
-    mean = "mean of 2 seeds with one clone, ± standard error"
+    mean = "mean of 2 seeds, ± standard error"
     np.testing.assert_allclose(points(selfplay, mean), [[0.2, 24.5], [0.6, 21.0]])
     np.testing.assert_allclose(points(with_bc, mean), [[0.2, 13.0], [0.6, 19.0]])
     each = [[0.5, 20.0], [0.7, 22.0], [0.3, 24.0], [0.1, 25.0]]
@@ -64,14 +62,12 @@ def test_it_shows_scores_against_accuracy_with_the_spread_of_seeds(
     assert selfplay.get_xlabel() == "validation accuracy"
     bars = selfplay.containers[0].lines[2]  # type: ignore[attr-defined]
     across, up = (np.stack(bar.get_segments()).astype(float) for bar in bars)
-    # of two values the standard error is half of what they differ
+    # the standard error of two values is half of their difference
     np.testing.assert_allclose(np.ptp(across[:, :, 0], axis=1), [0.2, 0.2], atol=1e-9)
     np.testing.assert_allclose(np.ptp(up[:, :, 1], axis=1), [1.0, 2.0], atol=1e-9)
 
 
-def test_one_seed_has_intervals_over_games_and_without_games_the_kl(
-    tmp_path: Path, figures: list[Figure]
-) -> None:
+def test_trade_off_of_one_seed_without_games_uses_kl(tmp_path: Path, figures: list[Figure]) -> None:
     one = [found._replace(prediction=None) for found in RESULTS[::2]]
     plot_trade_off(one, None, tmp_path / "trade-off.png")
     selfplay, _ = figures[0].axes
@@ -84,9 +80,7 @@ def test_one_seed_has_intervals_over_games_and_without_games_the_kl(
     np.testing.assert_allclose(np.ptp(up[:, :, 1], axis=1), [1.0, 1.0])
 
 
-def test_the_second_curve_of_the_paper_is_drawn_where_it_is_another_one(
-    tmp_path: Path, figures: list[Figure]
-) -> None:
+def test_second_kl_plot_needs_excluded_weights(tmp_path: Path, figures: list[Figure]) -> None:
     plot_kl(RESULTS, tmp_path / "figure-8.png", without=(0.1,))
     assert len(figures) == 1
     plot_kl(RESULTS, tmp_path / "figure-8.png", without=(0.01,))

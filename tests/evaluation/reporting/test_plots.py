@@ -1,4 +1,4 @@
-"""Learning curves: what is drawn, what is left out."""
+"""Learning curves and labels of plots."""
 
 import ast
 import inspect
@@ -13,11 +13,12 @@ from matplotlib.image import imread
 
 from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.matrix import plot_matrix
-from hanabi_rl.evaluation.reporting.parallel_axes import Line, plot_parallel
 from hanabi_rl.evaluation.reporting.plots import (
     Curve,
+    Line,
     plot_bc,
     plot_curves,
+    plot_parallel,
     plot_ppo,
     plot_prediction,
 )
@@ -25,7 +26,7 @@ from hanabi_rl.evaluation.reporting.plots import (
 
 @pytest.fixture
 def figures(monkeypatch):
-    """Every figure that was saved."""
+    """Figures that were saved."""
     saved = []
     save = Figure.savefig
 
@@ -43,7 +44,7 @@ def curves(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
     }
 
 
-def test_bc_curves_show_what_was_logged(tmp_path, figures):
+def test_bc_curves_show_logged_metrics(tmp_path, figures):
     metrics = [
         {
             "epoch": 1,
@@ -80,7 +81,7 @@ def test_bc_curves_show_what_was_logged(tmp_path, figures):
     assert imread(tmp_path / "new" / "bc.png").shape[0] > 300
 
 
-def test_hdr_ippo_curves_have_the_clone_as_a_line_and_smooth_many_points(tmp_path, figures):
+def test_ppo_curves_have_clone_line_and_smoothing(tmp_path, figures):
     noise = np.random.default_rng(0).normal(size=400)
     metrics = [
         {"step": i, "env_steps": 1000 * i, "kl_to_bc": 1 + noise[i], "entropy": 0.5}
@@ -88,7 +89,7 @@ def test_hdr_ippo_curves_have_the_clone_as_a_line_and_smooth_many_points(tmp_pat
     ]
     metrics[0]["selfplay_mean"], metrics[399]["selfplay_mean"] = 5.0, 9.0
     plot_ppo(metrics, tmp_path / "hdr.png", bc_selfplay=5.25)
-    selfplay, kl, entropy = figures[0].axes  # cross-play was not logged: no empty panel
+    selfplay, kl, entropy = figures[0].axes  # cross-play was not logged, so it has no panel
     assert curves(selfplay)["BC self-play 5.25"][1] == [5.25, 5.25]
     assert curves(selfplay)["mean score"] == ([0, 399000], [5.0, 9.0])
     raw, smooth = kl.lines
@@ -98,22 +99,22 @@ def test_hdr_ippo_curves_have_the_clone_as_a_line_and_smooth_many_points(tmp_pat
     assert entropy.get_xlabel() == "environment steps"
 
 
-def test_nothing_to_draw_is_an_error_that_names_the_metrics(tmp_path):
+def test_missing_metrics_error_names_metrics(tmp_path):
     with pytest.raises(
         ValueError,
-        match="expected metrics with 'epoch' and one of train_loss, .*, found none in 1 lines",
+        match="expected metrics with 'epoch' and one of train_loss, .*, got none in 1 lines",
     ):
         plot_bc([{"epoch": 1, "val_loss": None}], tmp_path / "bc.png")
 
 
 NAMES = (r"runs/a$\b$", "lr$_1$", "_mine", "5$ and 6$")
-"""Of agents, as folders and files are called."""
+"""Names of agents that are folders and files."""
 
 
 @pytest.mark.parametrize("settings", [{}, {"text.parse_math": True, "text.usetex": True}])
-def test_names_are_drawn_as_they_are(tmp_path, figures, settings):
-    """Matplotlib 3.11 takes what is between two `$` for a formula, and a name that begins with `_`
-    out of a legend."""
+def test_labels_are_drawn_literally(tmp_path, figures, settings):
+    """Matplotlib 3.11 reads text between two `$` as a formula and omits names with `_` in
+    legends."""
     means = np.zeros((4, 4))
     with rc_context(settings):
         plot_matrix(
@@ -134,8 +135,7 @@ def test_names_are_drawn_as_they_are(tmp_path, figures, settings):
             assert not text.get_parse_math() and not text.get_usetex()
 
 
-def test_every_figure_is_drawn_so():
-    """In one place."""
+def test_all_plots_use_saved_figure():
     folder = Path(inspect.getfile(plots)).parent
     saving = [
         function.name
@@ -146,8 +146,8 @@ def test_every_figure_is_drawn_so():
     assert saving == ["saved_figure"]
 
 
-def test_what_is_infinite_keeps_its_place(tmp_path, figures):
-    """Matplotlib draws no such point, and of names on an axis would leave out the place too."""
+def test_infinite_values_keep_their_place(tmp_path, figures):
+    """Matplotlib draws no such point and would also omit its name on the axis."""
 
     def part(nats: float) -> dict:
         bounds = (nats - 0.1, nats + 0.1)

@@ -21,16 +21,16 @@ COLUMNS = (
 )
 
 
-def test_piped_tables_are_plain_and_whole():
+def test_piped_tables_are_plain_and_unwrapped():
     """No colours, boxes, markup or line breaks: `grep` and `cut` work."""
     head, first, second = to_text("title", table(ROWS, COLUMNS)).splitlines()[1:]
-    assert head.split() == ["agent", "mean", "95%", "interval"]  # nothing is known of the best
+    assert head.split() == ["agent", "mean", "95%", "interval"]  # the best response is unknown
     assert first.split() == ["runs/[bold]a", "1.23", "[1.00,", "2.50]"]
     assert second.split() == [":smile:" * 60, "none"] and second == second.rstrip()
     assert first.index("1.23") + 4 == second.index("none") + 4 == head.index("mean") + 4
 
 
-def test_heads_are_bold_on_a_terminal_alone():
+def test_heads_are_bold_only_on_terminals():
     assert "\x1b[1m" in to_text(table(ROWS, COLUMNS), styled=True)
     assert "\x1b" not in to_text(table(ROWS, COLUMNS))
 

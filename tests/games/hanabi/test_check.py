@@ -75,7 +75,7 @@ def test_check_env_accepts_hanabi_env(players, game):
         ),
         (
             ShowsOwnHand,
-            r"^who sees that a hidden card is another: step 0, .* expected False, got True",
+            r"^observers of an exchanged hidden card: step 0, .* expected False, got True",
         ),
         pytest.param(
             AllowsDiscardsAtFullTokens,

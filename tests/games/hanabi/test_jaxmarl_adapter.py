@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import hanabi_rl
+from hanabi_rl.games.batching import call_batched
 from hanabi_rl.games.hanabi.bits import pack_deck
 from hanabi_rl.games.hanabi.dynamics import next_cards
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.single_game import call_batched, to_python_game
+from hanabi_rl.games.hanabi.single_game import to_python_game
 
 if TYPE_CHECKING:  # jaxmarl takes seconds to import: only where used
     from jaxmarl.environments.multi_agent_env import MultiAgentEnv

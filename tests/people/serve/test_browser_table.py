@@ -322,7 +322,7 @@ def test_log_shows_conventions(make_play, open_page):
         notes = annotate(game.rules, game.deck, game.moves)
         for line, note in zip(page.locator("#log li").all(), notes, strict=True):
             by = line.locator(".by").inner_text()
-            assert note.kind in by and all(problem in by for problem in note.breaks)
+            assert note.kind in by and all(problem in by for problem in note.violations)
         assert notes[-1].kind in page.locator("#convention").inner_text()
         press(page, ["ArrowLeft"])
         assert notes[-2].kind in page.locator("#convention").inner_text()

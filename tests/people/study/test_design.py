@@ -11,7 +11,7 @@ import pytest
 from support.games import TINY
 from support.serving import STUDY, make_study_play
 
-from hanabi_rl.cli.study import _shipped
+from hanabi_rl.cli.study import _bundled
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.people.study.design import AFTER_GAME, orders, read_study, study_of
 from hanabi_rl.people.study.folder import StudyFolder, WithdrawnError, read_study_of
@@ -212,11 +212,11 @@ def test_concurrent_joins_respect_participant_limit(tmp_path):
 
 def test_bundled_study_is_found_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = _shipped(Path("example"))
+    path = _bundled(Path("example"))
     assert path == configs_folder() / "study" / "example.toml" and read_study(path).title
-    assert _shipped(path) is None and _shipped(Path("nobody")) is None
+    assert _bundled(path) is None and _bundled(Path("nobody")) is None
     Path("example").write_text("a file of one's own")
-    assert _shipped(Path("example")) is None
+    assert _bundled(Path("example")) is None
 
 
 def _join(path):

@@ -1,4 +1,4 @@
-"""The last words of a training run: the table on the terminal and the figures of `summary.json`."""
+"""Results of a training run: tables on the terminal and fields of `summary.json`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ if TYPE_CHECKING:
 
 
 def clone_comparison_dict(report: CloneComparison) -> dict[str, Any]:
-    """The evaluation keys of `summary.json`; the script adds what only it knows (env_steps, wall_s,
-    preset)."""
-    figures = {"num_players": report.policy.rules.num_players, "eval_games": _decks(report)}
-    figures |= score_dict(_scores(report))
-    per_decision, per_timestep = report.kl.per_decision().interval, report.kl.per_timestep()
-    return figures | {
-        **interval_dict("kl_to_bc", per_decision),
-        "kl_to_bc_per_timestep": per_timestep.mean,
+    """Fields of `summary.json` with the evaluation of a policy and its clone."""
+    return {
+        "num_players": report.policy.rules.num_players,
+        "eval_games": len(report.policy.records),
+        **score_dict(_scores(report)),
+        **interval_dict("kl_to_bc", report.kl.per_decision().interval),
+        "kl_to_bc_per_timestep": report.kl.per_timestep().mean,
         "kl_games": len(report.kl.kl),
         "links": report.policy.links(),
     }
 
 
 def score_dict(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
-    """The keys that `summary.json` has for each named score: `<name>_mean`, `<name>_ci95` and so
-    on."""
+    """Fields of `summary.json` for each named score: `NAME_mean`, `NAME_ci95`, ..."""
     figures: dict[str, Any] = {}
     for name, summary in scores.items():
         figures |= {
@@ -46,8 +44,7 @@ def score_dict(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
 
 
 def prediction_dict(found: PredictionComparison) -> dict[str, Any]:
-    """The keys of `summary.json` of validation games: the policy's `val_*`, the clone's
-    `bc_val_*`, and what the two differ by."""
+    """Fields of `summary.json` for validation games: policy, clone and their difference."""
     figures: dict[str, Any] = {"val_games": found.games}
     ratios = {
         "val_accuracy": found.policy.accuracy(),
@@ -65,55 +62,44 @@ def prediction_dict(found: PredictionComparison) -> dict[str, Any]:
 
 
 def prediction_table(found: PredictionComparison, title: str) -> str:
-    """AH2AC2's Table 3 for one policy, of validation games: the clone's line, the policy's, called
-    `title`, and the difference."""
+    """AH2AC2's Table 3 on validation games: the clone, the policy `title` and their difference."""
     rows = [
-        (
-            name,
-            f"{of.accuracy():.3f}",
-            f"{of.cross_entropy_per_timestep():.3f}",
-            loss,
-            f"{loss:.3f}",
-        )
+        (name, of.accuracy(), of.cross_entropy_per_timestep(), of.cross_entropy().mean, ".3f")
         for name, of in (("BC", found.clone), (title, found.policy))
-        for loss in [of.cross_entropy().mean]
     ]
-    gain, rise, more = found.accuracy_difference(), found.loss_difference(), rows[1][3] - rows[0][3]
-    rows.append(("difference to BC", f"{gain:+.3f}", f"{rise:+.3f}", more, f"{more:+.3f}"))
+    accuracy, per_timestep = found.accuracy_difference(), found.loss_difference()
+    per_decision = rows[1][3] - rows[0][3]
+    rows.append(("difference to BC", accuracy, per_timestep, per_decision, "+.3f"))
     columns = (
         Column(count(found.games, "validation game"), 0, width=24),
-        Column("accuracy", 1, left=True),
-        Column("nats per timestep", 2, left=True),
-        Column("per decision", 4),
+        Column("accuracy", lambda row: format(row[1], row[4]), left=True),
+        Column("nats per timestep", lambda row: format(row[2], row[4]), left=True),
+        Column("per decision", lambda row: format(row[3], row[4])),
     )
     return to_text(table(rows, columns))
 
 
 def report_table(report: CloneComparison) -> str:
-    """The final table and the replay links, as text."""
+    """Final table of HDR-IPPO and replay links, as text."""
     names = {
         "bc_selfplay": "BC self-play",
         "selfplay": "HDR-IPPO self-play",
         "crossplay_with_bc": "HDR-IPPO with BC",
     }
     rows = [(names[key], summary) for key, summary in _scores(report).items()]
-    players = report.policy.rules.num_players
     kl = report.kl.per_decision().interval
-    kl_line = (
-        f"{'KL(BC || HDR-IPPO)':<20} {kl.mean:6.3f} {bounds_text(kl.bounds, '.3f')}   nats per "
-        "decision"
-    )
+    bounds = bounds_text(kl.bounds, ".3f")
+    kl_line = f"{'KL(BC || HDR-IPPO)':<20} {kl.mean:6.3f} {bounds}   nats per decision"
     notes = (
-        f"Scores: greedy play on {count(_decks(report), 'deck')}, HDR-IPPO with BC at each of its "
-        f"{players} seats. "
+        f"Scores: greedy play on {count(len(report.policy.records), 'deck')}; HDR-IPPO with BC at "
+        f"each of the {report.policy.rules.num_players} seats. "
         f"KL: {count(len(report.kl.kl), 'sampled game')}. Intervals are 95%."
     )
     return "\n".join([score_table(rows), kl_line, notes, *link_lines(report.policy)])
 
 
 def score_table(rows: list[tuple[str, ScoreSummary]]) -> str:
-    """One row per summary: mean with interval, median, zero and perfect rates, points before the
-    last life."""
+    """One row per summary: mean, interval, median, zero rate, perfect rate and points."""
     columns = (
         Column("", lambda row: row[0], width=20),
         Column("mean", lambda row: row[1].mean.mean, ".2f", width=6),
@@ -127,7 +113,7 @@ def score_table(rows: list[tuple[str, ScoreSummary]]) -> str:
 
 
 def link_lines(result: SelfPlayResult) -> list[str]:
-    """`best game (24): https://...` and so on; none for a game hanab.live does not have."""
+    """Lines `best game (24): https://...`; empty for rules that hanab.live does not support."""
     chosen = result.best_median_worst()
     return [
         f"{name} game ({result.records.scores[chosen[name]]}): {link}"
@@ -141,7 +127,3 @@ def _scores(report: CloneComparison) -> dict[str, ScoreSummary]:
         "selfplay": report.policy.summary,
         "crossplay_with_bc": report.crossplay.summary,
     }
-
-
-def _decks(report: CloneComparison) -> int:
-    return len(report.policy.records)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.games.hanabi import prng
+from hanabi_rl.games import prng
 
 random_words = jax.jit(prng.random_words, static_argnums=2)
 gumbel = jax.jit(prng.gumbel)

@@ -1,4 +1,4 @@
-"""The final table and the figures of summary.json, from games really played on a small game."""
+"""Final table and fields of summary.json, from games on a small game."""
 
 import json
 
@@ -10,7 +10,7 @@ from support.policies import recurrent_policy
 from hanabi_rl.evaluation.measure.clone_comparison import PredictionComparison, compare_with_clone
 from hanabi_rl.evaluation.measure.prediction import Prediction
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
-from hanabi_rl.evaluation.reporting.report import (
+from hanabi_rl.evaluation.reporting.training_report import (
     clone_comparison_dict,
     prediction_dict,
     prediction_table,
@@ -28,7 +28,7 @@ def report():
     )
 
 
-def test_everything_is_played_on_the_same_fresh_decks(report):
+def test_all_evaluations_use_the_same_new_decks(report):
     decks = evaluation_decks(LENIENT, 1000, 4, "report")
     for records in (report.bc.records, report.policy.records, *report.crossplay.records):
         np.testing.assert_array_equal(records.decks, decks)
@@ -36,7 +36,7 @@ def test_everything_is_played_on_the_same_fresh_decks(report):
     assert len(report.kl.kl) == 1000
 
 
-def test_the_policies_have_the_right_roles(report):
+def test_policies_have_the_right_roles(report):
     assert (
         report.bc.summary == evaluate_selfplay(recurrent_policy(LENIENT, 1), 1000, seed=4).summary
     )
@@ -47,7 +47,7 @@ def test_the_policies_have_the_right_roles(report):
     assert report.bc.summary != report.policy.summary
 
 
-def test_figures_have_the_promised_keys_and_the_measured_values(report):
+def test_summary_has_documented_keys(report):
     figures = json.loads(json.dumps(to_json(clone_comparison_dict(report)), allow_nan=False))
     promised = (
         "bc_selfplay_mean bc_selfplay_ci95 selfplay_mean selfplay_ci95 crossplay_with_bc_mean "
@@ -66,7 +66,7 @@ def test_figures_have_the_promised_keys_and_the_measured_values(report):
     assert figures["kl_to_bc_per_timestep"] == pytest.approx(figures["kl_to_bc"] / 2)
 
 
-def test_the_table_shows_each_figure_on_its_line(report):
+def test_table_has_one_line_per_result(report):
     lines = report_table(report).splitlines()
     summaries = [report.bc.summary, report.policy.summary, report.crossplay.summary]
     for line, name, summary in zip(
@@ -89,8 +89,8 @@ def test_the_table_shows_each_figure_on_its_line(report):
     assert len(widths) == 1
 
 
-def test_the_validation_table_is_the_papers_table_3() -> None:
-    """By hand: 3 games of 2 decks, of 10 decisions and 20 seat-timesteps each deck."""
+def test_validation_table_has_form_of_table_3() -> None:
+    """By hand: 3 games on 2 decks, with 10 decisions and 20 seat-timesteps per deck."""
     decisions, timesteps = np.array([10, 10]), np.array([20, 20])
     clone = Prediction(np.array([6.0, 4.0]), np.array([12.0, 8.0]), decisions, timesteps)
     policy = Prediction(np.array([3.0, 5.0]), np.array([14.0, 18.0]), decisions, timesteps)
@@ -118,15 +118,15 @@ def test_the_validation_table_is_the_papers_table_3() -> None:
     assert figures["val_games"] == 3 and figures["val_loss"] == pytest.approx(1.6)
     assert figures["bc_val_loss"] == pytest.approx(1.0)
     assert figures["val_accuracy_difference"] == pytest.approx(-0.1)
-    # of two decks: Student's t with one degree of freedom, 12.706, times half their distance; two
-    # accuracies are no more than 1 apart, a loss may be any
+    # two decks: Student's t with one degree of freedom, 12.706, times half of the difference;
+    # accuracies differ by at most 1, cross-entropies are unbounded
     reach = 12.7062047 * 0.2
     assert -0.1 - reach < -1 and figures["val_accuracy_difference_ci95"] == [-1, 1]
     assert figures["val_loss_per_timestep_difference_ci95"][0] < -1
     assert json.loads(json.dumps(to_json(figures), allow_nan=False))
 
 
-def test_too_few_games_are_refused():
+def test_too_few_games_are_rejected():
     policy = recurrent_policy(LENIENT, 1)
     with pytest.raises(ValueError, match="at least 1000 games for a reported score, got 999"):
         compare_with_clone(policy, policy, num_games=999)

@@ -1,0 +1,72 @@
+"""Actions for games of Overcooked that are random and serve soups nevertheless."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+from support.plain_overcooked import INTERACT, MOVES, PlainOvercooked
+
+RANDOM = [0.15, 0.15, 0.15, 0.15, 0.05, 0.35]
+"""Probability of each action: mostly interacts."""
+
+
+def actions_with_soups(games: Sequence[PlainOvercooked], steps: int, seed: int) -> np.ndarray:
+    """int[steps, games, 2] for games that begin as given. In even games both players run errands
+    for soups most of the time; in odd games all actions are random."""
+    rng = np.random.default_rng(seed)
+    actions = rng.choice(6, (steps, len(games), 2), p=RANDOM)
+    for g in range(0, len(games), 2):
+        game = copy.deepcopy(games[g])
+        for t in range(steps):
+            for p in (0, 1):
+                if rng.random() < 0.8:
+                    actions[t, g, p] = errand(game, p, rng)
+            game.step(actions[t, g])
+    return actions
+
+
+def errand(game: PlainOvercooked, p: int, rng: np.random.Generator) -> int:
+    """The next action towards a thing that helps: a pot, a dispenser, a counter for the partner."""
+    hand, ready = game.hands[p], [at for at, pot in game.pots.items() if pot == [3, 20]]
+    begun = [at for at, pot in game.pots.items() if pot[0] == 3]
+    open_pots = [at for at, pot in game.pots.items() if pot[0] < 3]
+    lying = {thing: [at for at, t in game.lying.items() if t == thing] for thing in "ods"}
+    free = [at for at in game.find("X") if at not in game.lying]
+    goals = {
+        "s": [game.find("S"), free],
+        "d": [ready, free],
+        "o": [open_pots, free],
+        None: [lying["s"], lying["d"] if begun else [], lying["o"] if open_pots else []],
+    }[hand]
+    if hand is None:
+        both = ["D", "O"] if begun else ["O", "D"]
+        goals = [*goals, *(game.find(letter) for letter in both)]
+    for goal in goals:
+        action = towards(game, p, set(goal))
+        if action is not None and rng.random() < 0.9:
+            return action
+    return int(rng.integers(6))
+
+
+def towards(game: PlainOvercooked, p: int, goal: set[tuple[int, int]]) -> int | None:
+    """The first action of a shortest way to face a cell of `goal` and interact; None without."""
+    start = game.places[p], game.directions[p]
+    came, queue = {start: None}, deque([start])
+    while queue:
+        at, facing = node = queue.popleft()
+        if (at[0] + facing[0], at[1] + facing[1]) in goal:
+            first = INTERACT
+            while came[node] is not None:
+                node, first = came[node]
+            return first
+        for action, (dx, dy) in enumerate(MOVES):
+            to = at[0] + dx, at[1] + dy
+            free = game.rows[to[1]][to[0]] == " " and to != game.places[1 - p]
+            after = (to if free else at, (dx, dy))
+            if after not in came:
+                came[after] = (node, action)
+                queue.append(after)
+    return None
