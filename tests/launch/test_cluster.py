@@ -226,7 +226,7 @@ def test_same_command_submits_and_collects_array(
     with pytest.raises(SweepIncomplete):
         run_sweep(sweep, base, POINTS)
     err = capsys.readouterr().err
-    assert f"{RUNS[1]}: job 100_1 was stopped before its run was finished" in err
+    assert f"{RUNS[1]}: job 100_1 was stopped before its run finished" in err
     assert f"(log: {jobs}/100_1_0_log.err); submitted again" in err
     again = script_of(slurm.scripts[1], 200)
     assert "--array" not in again.read_text()
