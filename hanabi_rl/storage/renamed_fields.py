@@ -1,5 +1,6 @@
 """Renamed config fields and values, for loading older runs and for error messages."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,11 +67,18 @@ def with_new_names(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_not_renamed(args: Sequence[str]) -> None:
-    """Raise ValueError for a flag with an old name: `--rematch was renamed to --rematch-prob`."""
-    for flag in args:
-        name, _, _ = flag.partition("=")
-        prefix, dot, last = name.removeprefix("--").rpartition(".")
-        no = "no-" * last.startswith("no-")
-        new = RENAMED.get(last.removeprefix(no).replace("-", "_"))
-        if name.startswith("--") and new is not None:
-            raise ValueError(f"{name} was renamed to --{prefix}{dot}{no}{new.replace('_', '-')}")
+    """Raise ValueError for a flag or value with an old name: `--rematch was renamed to
+    --rematch-prob`."""
+    for arg, following in itertools.pairwise((*args, "")):
+        flag, equals, value = arg.partition("=")
+        if not flag.startswith("--"):
+            continue
+        *groups, last = flag.removeprefix("--").replace("-", "_").split(".")
+        no = "no_" * last.startswith("no_")
+        field = RENAMED.get(last.removeprefix(no), last.removeprefix(no))
+        path = ".".join((*(RENAMED.get(group, group) for group in groups), no + field))
+        if (new := f"--{path.replace('_', '-')}") != flag.replace("_", "-"):
+            raise ValueError(f"{flag} was renamed to {new}")
+        value = value if equals else following
+        if value in (values := RENAMED_VALUES.get(field, {})):
+            raise ValueError(f"{flag} {value} was renamed to {values[value]}")

@@ -72,6 +72,22 @@ def test_config_with_old_names_loads(algorithm: str, preset: str, tmp_path: Path
             ["--no-calibrate"],
             "--no-calibrate was renamed to --no-calibrate-temperature",
         ),
+        (
+            "behaviour_preferring",
+            ["--weights.misplay", "0", "1"],
+            "--weights.misplay was renamed to --event-weights.misplay",
+        ),
+        (
+            "behaviour_preferring",
+            ["--weights.hint_again=0"],
+            "--weights.hint-again was renamed to --event-weights.hint-repeated",
+        ),
+        (
+            "hdr_ippo",
+            ["--bc.network.features", "learnt"],
+            "--bc.network.features learnt was renamed to hint-history",
+        ),
+        ("ippo", ["--td-error=discounted"], "--td-error discounted was renamed to standard"),
     ],
 )
 def test_old_flag_error_names_new_flag(algorithm: str, flags: list[str], message: str) -> None:
@@ -89,3 +105,10 @@ def test_old_preset_field_error_names_new_field() -> None:
     config = ALGORITHMS["best_response"].config
     with pytest.raises(ValueError, match="unknown field 'rematch'; expected its new name rematch_"):
         from_dict(config, {"rematch": 0.5}, where="my.toml")
+
+
+def test_old_preset_value_error_names_new_value() -> None:
+    config = ALGORITHMS["bc"].config
+    old = {"network": {"kind": "structured", "features": "reading"}}
+    with pytest.raises(ValueError, match="features: reading was renamed to conventions$"):
+        from_dict(config, old, where="my.toml")
