@@ -1,4 +1,4 @@
-"""Renamed config fields and values, for loading older runs and for error messages."""
+"""Renamed config fields, values and agents, for loading older runs and for error messages."""
 
 import itertools
 from collections.abc import Sequence
@@ -52,18 +52,58 @@ RENAMED_VALUES: dict[str, dict[str, str]] = {
 }
 """New field name -> old value -> new value."""
 
+RENAMED_AGENTS = {
+    "anyone-2p": "adhoc-2p",
+    "anyone-3p": "adhoc-3p",
+    "human-3p-robust": "human-3p-population",
+    "prior-3p": "pretrained-3p",
+}
+"""Old name of a bundled agent -> new name."""
+
+RENAMED_SETTINGS = {
+    "hands": "num_hands",
+    "rollouts": "num_rollouts",
+    "moves": "max_moves",
+    "least": "min_prob",
+    "window": "history_window",
+    "effective": "min_ess_fraction",
+    "doubt": "gain_std_errors",
+}
+"""Old name of a setting of `?search=` -> new name. The identity of a search hashes the old names,
+so that renaming a setting changes no identity."""
+
+RENAMED_OPTIONS = {"knows": "partner_games", "partner": "partner_model", **RENAMED_SETTINGS}
+"""Old name of an agent's option -> new name."""
+
 
 def with_new_names(saved: dict[str, Any]) -> dict[str, Any]:
-    """Saved config with current names of fields and values, at every depth."""
+    """Saved config with current names of fields, values and agents, at every depth."""
     renamed: dict[str, Any] = {}
     for name, value in saved.items():
         new = RENAMED.get(name, name)
         if isinstance(value, dict):
             value = with_new_names(value)
         elif isinstance(value, str):
-            value = RENAMED_VALUES.get(new, {}).get(value, value)
+            value = current_name(RENAMED_VALUES.get(new, {}).get(value, value))
+        elif isinstance(value, list):
+            value = [current_name(item) if isinstance(item, str) else item for item in value]
         renamed[new] = value
     return renamed
+
+
+def current_name(name: str) -> str:
+    """Agent's name with current names of a bundled agent and of options; other text unchanged."""
+    agent, question, options = name.partition("?")
+    scheme, _, short = agent.partition(":")
+    if scheme == "agent":
+        agent = f"agent:{RENAMED_AGENTS.get(short, short)}"
+    if not question:
+        return agent
+    pairs = (pair.partition("=") for pair in options.split("&"))
+    return f"{agent}?" + "&".join(
+        f"{RENAMED_OPTIONS.get(key, key)}{equals}{current_name(value)}"
+        for key, equals, value in pairs
+    )
 
 
 def check_not_renamed(args: Sequence[str]) -> None:

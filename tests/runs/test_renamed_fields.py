@@ -14,7 +14,12 @@ from hanabi_rl.launch.presets import configs_folder, preset_config
 from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
-from hanabi_rl.storage.renamed_fields import RENAMED, RENAMED_VALUES
+from hanabi_rl.storage.renamed_fields import (
+    RENAMED,
+    RENAMED_VALUES,
+    current_name,
+    with_new_names,
+)
 
 
 def field_names(cls: Any) -> set[str]:
@@ -94,6 +99,17 @@ def test_old_flag_error_names_new_flag(algorithm: str, flags: list[str], message
     config = ALGORITHMS[algorithm].config
     with pytest.raises(ValueError, match=f"^{message}$"):
         parse_args(config, algorithm, configs_folder(), "quick", flags)
+
+
+def test_old_agent_names_become_current_names() -> None:
+    saved = {"start_from": "agent:prior-3p", "partners": ["agent:anyone-2p?knows=a", "bot:iggi"]}
+    assert with_new_names(saved) == {
+        "init_from": "agent:pretrained-3p",
+        "partners": ["agent:adhoc-2p?partner_games=a", "bot:iggi"],
+    }
+    search = "agent:x?search=fast&hands=4&partner="
+    new = "agent:x?search=fast&num_hands=4&partner_model="
+    assert current_name(f"{search}agent:anyone-3p") == f"{new}agent:adhoc-3p"
 
 
 def test_old_preset_error_names_new_preset() -> None:
