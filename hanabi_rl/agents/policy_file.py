@@ -24,19 +24,12 @@ from hanabi_rl.nn.config import AnyNetworkConfig, network_class
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import to_json
-from hanabi_rl.storage.renamed_fields import RENAMED_VALUES, with_new_names
+from hanabi_rl.storage.renamed_fields import RENAMED_AGENTS, RENAMED_VALUES, with_new_names
 from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
 
 SUFFIX = ".safetensors"
 BUNDLED_DIR = Path(__file__).parent / "bundled"
 """Folder of the bundled agents: `agent:NAME` is its file NAME."""
-RENAMED_AGENTS = {
-    "anyone-2p": "adhoc-2p",
-    "anyone-3p": "adhoc-3p",
-    "human-3p-robust": "human-3p-population",
-    "prior-3p": "pretrained-3p",
-}
-"""Old names of bundled agents, in older runs and model cards -> current names."""
 FORMAT_VERSION = 3
 """Version of the header. Format 1 had one `step`, in three units; until format 2 the `features` of
 a structured network were its `level`, and some keys of the card had other names."""
