@@ -66,6 +66,7 @@ WAY = {
         "global_weights",
         "normalize",
     ),
+    "learning.network_inputs": ("_observation_view",),
     "learning.rollout": ("EpisodeSetup", "TrainContext", "RunnerState", "Rollout", "Collector"),
     "learning.observation_views": (
         "ViewOutput",

@@ -29,7 +29,6 @@ from hanabi_rl.agents.bots.registry import (
 from hanabi_rl.agents.hub import load_from_hub
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.policy_file import (
-    RENAMED_AGENTS,
     SUFFIX,
     bundled_files,
     load_bundled,
@@ -39,10 +38,11 @@ from hanabi_rl.agents.policy_file import (
 )
 from hanabi_rl.agents.policy_folder import read_folder, why_no_policy
 from hanabi_rl.agents.published import load_published
-from hanabi_rl.agents.search.config import RENAMED_SETTINGS, option_types, search_config
+from hanabi_rl.agents.search.config import option_types, search_config
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.jax_settings import with_fixed_settings
+from hanabi_rl.storage.renamed_fields import RENAMED_OPTIONS
 from hanabi_rl.storage.trees import leaf_paths
 
 BOT = "bot"
@@ -55,8 +55,6 @@ LOADERS: dict[str, Callable[[str], Policy]] = {
     HUB: load_from_hub,
 }
 """Scheme of an agent for one game -> its loader, which takes the name without options."""
-RENAMED_OPTIONS = {"knows": "partner_games", "partner": "partner_model", **RENAMED_SETTINGS}
-"""Old names of options, which are rejected with the new name."""
 
 
 _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
@@ -230,15 +228,6 @@ def parse_name(name: str) -> AgentName:
     if scheme == BOT:
         options = {RENAMED_PARAMETERS.get(key, key): value for key, value in options.items()}
     return AgentName(scheme, path, options)
-
-
-def current_name(name: str) -> str:
-    """Replace an old name of a bundled agent, as in older runs and model cards."""
-    agent, question, options = name.partition("?")
-    prefix, _, short = agent.partition(":")
-    if prefix == BUNDLED and short in RENAMED_AGENTS:
-        agent = f"{BUNDLED}:{RENAMED_AGENTS[short]}"
-    return agent + question + options
 
 
 def strip_options(name: str) -> str:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents import observation_step
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.games.hanabi.observation import OBSERVATION_VERSION
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import select_games
-from hanabi_rl.nn import networks
-from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.storage.jax_settings import with_fixed_settings
-from hanabi_rl.storage.renamed_fields import RENAMED_VALUES
+
+if TYPE_CHECKING:
+    from hanabi_rl.nn.config import NetworkKind
 
 PyTree = Any
 
@@ -153,22 +153,19 @@ class PolicyInfo:
 
 
 class NetworkPolicy(flax.struct.PyTreeNode):
-    """A trained `Actor` as a `Policy`; saved by `agents/policy_file.py`."""
+    """A trained network as a `Policy`; saved by `agents/policy_file.py`."""
 
     # parameters of the actor, float32 leaves
     params: PyTree = flax.struct.field(repr=False)
     rules: Rules = flax.struct.field(pytree_node=False)
-    network: NetworkConfig | StructuredConfig = flax.struct.field(pytree_node=False)
+    network: NetworkKind = flax.struct.field(pytree_node=False)
     info: PolicyInfo = flax.struct.field(pytree_node=False, default=PolicyInfo())
     # not saved: chosen by the trainer
     precision: Precision = flax.struct.field(pytree_node=False, default="float32")
 
     def identity(self) -> str:
         """See `Policy.identity`; independent of `info` and precision."""
-        spec = policy_spec(self)
-        if (features := spec["network"].pop("features", None)) is not None:
-            first_names = {new: old for old, new in RENAMED_VALUES["features"].items()}
-            spec["network"]["level"] = first_names.get(features, features)
+        spec = policy_spec(self) | {"network": self.network.identity_spec()}
         return agent_hash(spec, self.params)
 
     def at_temperature(self, temperature: float) -> NetworkPolicy:
@@ -180,28 +177,25 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
         return self.replace(params=jax.tree_util.tree_map_with_path(scaled, self.params))
 
+    @property
+    def _steps(self) -> Any:
+        return policy_steps(self.network)
+
     @with_fixed_settings
     def init_carry(self, batch: int) -> PyTree:
-        """(cell, hidden) per LSTM layer, each float32 `[batch, H]`; structured: a `Memory`."""
-        if isinstance(self.network, StructuredConfig):
-            return _structured().initial_carry(self.rules, self.network, batch)
-        return initial_carry(self.network, batch)
+        """The network's carry; structured: a `Memory`."""
+        return self._steps.initial_carry(self.rules, self.network, batch)
 
     @with_fixed_settings
     def next_game(self, carry: PyTree, continues: jax.Array) -> PyTree:
         """See `next_game`: a structured network keeps its profile."""
-        if isinstance(self.network, StructuredConfig):
-            after = _structured().next_game(self.rules, self.network, carry)
-        else:
-            after = self.init_carry(continues.shape[0])
+        after = self._steps.next_game(self.rules, self.network, carry, continues.shape[0])
         return select_games(continues, after, carry)
 
     @property
     def feature_spec(self) -> str | None:
         """Input of `step_features` (see `learning/observation_views.py`); None: observations."""
-        if not isinstance(self.network, StructuredConfig):
-            return None
-        return f"{self.network.features}+profile" if self.network.profile else self.network.features
+        return self.network.feature_spec
 
     def init_features_carry(self, batch: int) -> PyTree:
         """Return an empty carry: the observation view holds the memory."""
@@ -213,9 +207,8 @@ class NetworkPolicy(flax.struct.PyTreeNode):
     ) -> tuple[PyTree, jax.Array]:
         """Step rows [B], given their precomputed features `inputs`."""
         del reset
-        assert isinstance(self.network, StructuredConfig), "others read observations"
-        inputs = _structured().own_inputs(self.rules, self.network, inputs)
-        return carry, _structured().logits(self.network, self.params, inputs, legal)
+        inputs = self._steps.own_inputs(self.rules, self.network, inputs)
+        return carry, self._steps.logits(self.network, self.params, inputs, legal)
 
     @with_fixed_settings
     def step(
@@ -227,37 +220,42 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`."""
-        if isinstance(self.network, StructuredConfig):
-            acting = _structured()
-            return acting.step(self.rules, self.network, self.params, carry, obs, legal, reset)
-        actor = Actor(self.network, self.rules.num_moves, self.precision)
-        out: Any = actor.apply({"params": self.params}, carry, obs[None], legal[None], reset[None])
-        carry, logits = out
-        return carry, logits[0]
+        return self._steps.step(
+            self.rules, self.network, self.params, carry, obs, legal, reset, self.precision
+        )
 
 
-def init_params(rules: Rules, network: NetworkConfig | StructuredConfig, key: jax.Array) -> PyTree:
+def policy_steps(network: NetworkKind) -> Any:
+    """Module of the functions of a policy for the network's `inputs`."""
+    if network.inputs == "structured":
+        from hanabi_rl.agents.structured import policy_step
+
+        return policy_step
+    return observation_step
+
+
+def init_params(rules: Rules, network: NetworkKind, key: jax.Array) -> PyTree:
     """Initial parameters of a `NetworkPolicy`."""
-    if isinstance(network, StructuredConfig):
-        return _structured().init_params(rules, network, key)
-    actor = Actor(network, rules.num_moves)
-    return networks.init_params(actor, key, network, rules.obs_size, rules.num_moves)
+    return policy_steps(network).init_params(rules, network, key)
 
 
-def _structured() -> Any:
-    from hanabi_rl.agents.structured import policy_step
+def widen_params(policy: NetworkPolicy, network: NetworkKind) -> PyTree:
+    """Parameters for `network` with which it plays as `policy`.
 
-    return policy_step
+    A structured network may read more features. Raises ValueError for another kind or other widths;
+    dropout and critic may differ.
+    """
+    if policy.network.kind != network.kind:
+        raise ValueError(f"expected the network that is trained, {network}, got {policy.network}")
+    steps = policy_steps(network)
+    return steps.widen_params(policy.rules, policy.network, policy.params, network)
 
 
 def policy_spec(policy: NetworkPolicy) -> dict[str, Any]:
     """Game, observation version and network of a policy: its file header without provenance, and,
     with the parameters, its identity."""
-    network = {"kind": policy.network.kind, **dataclasses.asdict(policy.network)}
-    if not network.get("profile", True):
-        del network["profile"]  # keeps the identity of policies without a profile
     return {
         "game": {"name": "hanabi", **dataclasses.asdict(policy.rules)},
         "observation_version": OBSERVATION_VERSION,
-        "network": network,
+        "network": policy.network.spec(),
     }

@@ -20,24 +20,16 @@ from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, init_params, policy_spec
 from hanabi_rl.games.hanabi.observation import OBSERVATION_VERSION
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.nn.config import AnyNetworkConfig, network_class
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import to_json
-from hanabi_rl.storage.renamed_fields import RENAMED_VALUES, with_new_names
+from hanabi_rl.storage.renamed_fields import RENAMED_AGENTS, RENAMED_VALUES, with_new_names
 from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
 
 SUFFIX = ".safetensors"
 BUNDLED_DIR = Path(__file__).parent / "bundled"
 """Folder of the bundled agents: `agent:NAME` is its file NAME."""
-RENAMED_AGENTS = {
-    "anyone-2p": "adhoc-2p",
-    "anyone-3p": "adhoc-3p",
-    "human-3p-robust": "human-3p-population",
-    "prior-3p": "pretrained-3p",
-}
-"""Old names of bundled agents, in older runs and model cards -> current names."""
 FORMAT_VERSION = 3
 """Version of the header. Format 1 had one `step`, in three units; until format 2 the `features` of
 a structured network were its `level`, and some keys of the card had other names."""
@@ -204,7 +196,7 @@ def policy_metadata(policy: NetworkPolicy) -> dict[str, Any]:
 
 def parse_metadata(
     description: Mapping[str, Any], *, where: Path
-) -> tuple[Rules, NetworkConfig | StructuredConfig, PolicyInfo]:
+) -> tuple[Rules, AnyNetworkConfig, PolicyInfo]:
     """Parse `policy_metadata`; raises ValueError with `where`, the key, and both values."""
 
     def expect(name: str, expected: Any, got: Any) -> None:
@@ -228,10 +220,7 @@ def parse_metadata(
         raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
     except TypeError as error:
         raise ValueError(f"{where}: expected a game and a network, got: {error}") from error
-    cls: type[NetworkConfig | StructuredConfig] = (
-        StructuredConfig if kind == "structured" else NetworkConfig
-    )
-    config = from_dict(cls, network, where=f"{where}: network")
+    config = from_dict(network_class(kind), network, where=f"{where}: network")
     expect("network.kind", config.kind, kind)
     return (
         from_dict(Rules, game, where=f"{where}: game"),
@@ -281,6 +270,6 @@ def _card_from_format_2(card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def params_template(rules: Rules, network: NetworkConfig | StructuredConfig) -> trees.PyTree:
+def params_template(rules: Rules, network: AnyNetworkConfig) -> trees.PyTree:
     """Shapes and dtypes of the parameters. Cached, as tracing takes half a second."""
     return jax.eval_shape(lambda: init_params(rules, network, jax.random.key(0)))

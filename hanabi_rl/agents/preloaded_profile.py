@@ -10,7 +10,7 @@ from hanabi_rl.agents.structured.hint_memory import Memory
 from hanabi_rl.agents.structured.profile import PlayerProfile
 from hanabi_rl.agents.structured.profile_from_games import player_counts
 from hanabi_rl.agents.wrapper import Wrapper
-from hanabi_rl.data.files import load_some_games
+from hanabi_rl.data.files import load_nonempty_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.games.hanabi.state import select_games
 
@@ -63,7 +63,7 @@ def preload_profile(policy: Policy, path: str, seat: int | None = None) -> Prelo
 
     Raises:
         ValueError: policy without a profile, games with other rules, or no such seat.
-        GameDataError, FileNotFoundError: as `load_some_games`.
+        GameDataError, FileNotFoundError: as `load_nonempty_games`.
     """
     reads_profile = has_profile(policy)
     if not isinstance(jax.eval_shape(lambda: policy.init_carry(1)), Memory) or not reads_profile:
@@ -72,7 +72,7 @@ def preload_profile(policy: Policy, path: str, seat: int | None = None) -> Prelo
             f"with --network.profile), got a {type(policy).__name__}"
             f"{'' if reads_profile else ' without a profile'}"
         )
-    games = load_some_games(path)
+    games = load_nonempty_games(path)
     games.check_rules(policy.rules, f"{path}: ")
     return PreloadedProfile(policy, jnp.asarray(profile_counts(games, seat)))
 

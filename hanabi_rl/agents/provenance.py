@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hanabi_rl.agents.hub import hub_card
-from hanabi_rl.agents.loading import BUNDLED, HUB, current_name, expand_seed_ranges, parse_name
+from hanabi_rl.agents.loading import BUNDLED, HUB, expand_seed_ranges, parse_name
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_file import SUFFIX, bundled_path, read_card
 from hanabi_rl.agents.policy_folder import CLONE_FOLDER, FILE, run_config
+from hanabi_rl.storage.renamed_fields import current_name
 
 NOT_RECORDED = "not recorded"
 """Value of a card's `data` if `hanabi-rl export` got none."""
@@ -131,9 +132,9 @@ def _origin(name: str) -> _Origin:
     starts = (config.get(key) for key in ("init_from", "previous_level", "bc_policy"))
     init_from = next(filter(None, starts), clone.get("init_from"))
     return _Origin(
-        init_from=init_from and current_name(init_from),
+        init_from=init_from,
         is_br_bc=algorithm == "br_bc",
-        partners=tuple(map(current_name, expand_seed_ranges(config.get("partners", ())))),
+        partners=tuple(expand_seed_ranges(config.get("partners", ()))),
         train_files=tuple(map(str, clone.get("data", ()))),
         val_files=tuple(map(str, clone.get("val", ()))),
     )

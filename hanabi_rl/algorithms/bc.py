@@ -11,7 +11,7 @@ from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
-from hanabi_rl.data.files import load_distinct_games, load_games, load_some_games
+from hanabi_rl.data.files import load_distinct_games, load_games, load_nonempty_games
 from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.evaluation.measure.prediction import Prediction, predict
@@ -56,7 +56,7 @@ def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Game
             files, an unknown bot, or a bot whose own rules are among the features.
     """
     if config.data:
-        games = concatenate_games([load_some_games(path) for path in config.data])
+        games = concatenate_games([load_nonempty_games(path) for path in config.data])
     else:
         games = pool_games(config, rules)
     if not _cloned_seats(games).any():

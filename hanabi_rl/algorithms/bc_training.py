@@ -16,9 +16,8 @@ from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.evaluation.reporting.plots import plot_bc
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, BCTrainConfig, Dataset
-from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.loader import BatchLoader
-from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.learning.network_inputs import LEARNING_INPUTS
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.run_dir import BEST_ACCURACY, BEST_LOSS, BEST_POLICY
 from hanabi_rl.runs.tracking import read_metrics
@@ -76,14 +75,10 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
 
 
 def examples_of(games: Games, config: BCConfig) -> Dataset:
-    """Examples for the config's network: decisions for structured networks, otherwise whole
-    games."""
-    if isinstance(config.network, StructuredConfig):
-        from hanabi_rl.learning.cloning_decisions import decision_dataset
-
-        return decision_dataset(games, config.network, config.precision, config.games_per_series)
-    colors = color_key(config.seed) if config.permute_colors else None
-    return game_dataset(games, config.network, colors, config.precision)
+    """Examples for the config's network: whole games or single decisions."""
+    network, colors = config.network, color_key(config.seed) if config.permute_colors else None
+    dataset = LEARNING_INPUTS[network.inputs].dataset
+    return dataset(games, network, colors, config.precision, config.games_per_series)
 
 
 def color_key(seed: int) -> jax.Array:

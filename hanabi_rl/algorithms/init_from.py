@@ -1,14 +1,10 @@
 """`--init-from`: initial parameters from an agent."""
 
-import dataclasses
-
 from hanabi_rl.agents.loading import load_policy
-from hanabi_rl.agents.policy import NetworkPolicy, Policy, PyTree
-from hanabi_rl.agents.structured.policy_step import widen_params
+from hanabi_rl.agents.policy import NetworkPolicy, Policy, PyTree, widen_params
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.nn.config import AnyNetworkConfig
-from hanabi_rl.nn.structured_network import StructuredConfig
 
 
 def load_initial_params(name: str, network: AnyNetworkConfig, rules: Rules) -> PyTree:
@@ -34,13 +30,4 @@ def load_initial_params(name: str, network: AnyNetworkConfig, rules: Rules) -> P
 def _params_for(network: AnyNetworkConfig, policy: Policy) -> PyTree:
     if not isinstance(policy, NetworkPolicy):
         raise ValueError(f"expected a trained network, got {type(policy).__name__}")
-    if isinstance(policy.network, StructuredConfig) and isinstance(network, StructuredConfig):
-        return widen_params(policy.rules, policy.network, policy.params, network)
-    if _shape(policy.network) != _shape(network):
-        raise ValueError(f"expected the network that is trained, {network}, got {policy.network}")
-    return policy.params
-
-
-def _shape(network: AnyNetworkConfig) -> AnyNetworkConfig:
-    """Parts of a network config that determine parameters and play."""
-    return dataclasses.replace(network, dropout=0.0, critic=())
+    return widen_params(policy, network)

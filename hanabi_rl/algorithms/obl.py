@@ -22,10 +22,10 @@ from hanabi_rl.games.hanabi.start_states import StartStates
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, self_play_collector
 from hanabi_rl.learning.finite import NotFiniteError
-from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel, check_network
+from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel
 from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
+from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig, structured_config
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.trees import read_tree, write_tree
@@ -54,7 +54,7 @@ class OBLConfig(IPPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_network(self.network)
+        structured_config(self.network)
         refused = {
             "--privileged-critic": self.privileged_critic,
             "--start-states": self.start_states,
@@ -95,8 +95,9 @@ def load_previous_level(config: OBLConfig) -> NetworkPolicy:
     """
     assert config.previous_level is not None
     policy = load_policy(config.previous_level)
-    wanted, got = config.network, getattr(policy, "network", type(policy).__name__)
-    if isinstance(got, StructuredConfig):
+    wanted = config.network
+    got: Any = getattr(policy, "network", type(policy).__name__)
+    if getattr(got, "kind", None) == wanted.kind:
         same = ("features", "dropout", "critic")  # fields that may differ
         got = dataclasses.replace(got, **{name: getattr(wanted, name) for name in same})
     if got != wanted or getattr(wanted, "profile", False):
@@ -155,14 +156,13 @@ class OBL(SelfPlayAlgorithm):
 def previous_level_state(config: OBLConfig, path: Path) -> PreviousLevel:
     """The previous level with its belief, from the file or learned now and saved there."""
     policy = load_previous_level(config)
-    assert isinstance(config.network, StructuredConfig), "check_network"
-    assert isinstance(policy.network, StructuredConfig), "level_below"
-    features = config.network.features
+    network = structured_config(policy.network)
+    features = structured_config(config.network).features
     if not path.exists():
         belief = learn_belief(config.belief, policy, features, config.seed, config.precision)
         write_tree(path, jax.tree.map(np.asarray, belief))
-    shown = dataclasses.replace(policy.network, features=features)
-    actor = widen_params(config.game, policy.network, policy.params, shown)
+    shown = dataclasses.replace(network, features=features)
+    actor = widen_params(config.game, network, policy.params, shown)
     return PreviousLevel(actor=actor, belief=read_tree(path))
 
 

@@ -15,7 +15,6 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.symmetry import random_color_permutations
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EpisodeSetup, SampleEpisode, self_play
-from hanabi_rl.nn.structured_network import StructuredConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,10 +43,9 @@ class OtherPlay(SelfPlayAlgorithm):
     title = "Other-Play"
 
     def training(self, config: OtherPlayConfig, clone: None) -> TrainingSetup:
-        """Every game samples colour permutations, except for structured networks: they are
-        equivariant, so Other-Play is IPPO."""
-        structured = isinstance(config.network, StructuredConfig)
-        draw = self_play if structured else renamed_colors(config.game)
+        """Every game samples colour permutations, except for equivariant networks, for which
+        Other-Play is IPPO."""
+        draw = self_play if config.network.equivariant else renamed_colors(config.game)
         ppo = PPO(config, config.network, sample_episode=draw)
         return TrainingSetup(ppo, f"{self.title} from scratch")
 

@@ -25,7 +25,7 @@ from hanabi_rl.algorithms.clone import (
     load_or_train_clone,
     validation_games,
 )
-from hanabi_rl.data.files import load_some_games
+from hanabi_rl.data.files import load_nonempty_games
 from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.evaluation.measure.clone_comparison import compare_predictions
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
@@ -85,7 +85,7 @@ def load_start_states(config: PPORunConfig) -> StartStates | None:
     """
     if not config.start_states:
         return None
-    games = [load_some_games(name) for name in config.start_states]
+    games = [load_nonempty_games(name) for name in config.start_states]
     for name, of_file in zip(config.start_states, games, strict=True):
         of_file.check_rules(config.game, f"--start-states {name}: ")
     whole = concatenate_games(games)

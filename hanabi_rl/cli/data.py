@@ -254,7 +254,7 @@ def replay_command(
         turn: print only this turn; 1: the deal.
         conventions: annotate each move with its meaning and violations by the H-Group conventions.
     """
-    from hanabi_rl.data.files import load_some_games
+    from hanabi_rl.data.files import load_nonempty_games
     from hanabi_rl.data.formats.hanab_live import decode_link, is_link, replay_link
     from hanabi_rl.evaluation.measure.annotate import annotate
     from hanabi_rl.games.hanabi.render import render_game
@@ -267,7 +267,7 @@ def replay_command(
         linked = decode_link(source)
         print(text(linked.rules, linked.deck, linked.actions.tolist()))
         return
-    games = load_some_games(source)
+    games = load_nonempty_games(source)
     if not 0 <= game < len(games):
         raise ValueError(f"expected --game in 0..{len(games) - 1}, got {game}")
     deck, moves = games.decks[game], games.moves(game)

@@ -91,7 +91,7 @@ def load_games(
     return games if good.all() else games.select(good)
 
 
-def load_some_games(path: str | Path) -> Games:
+def load_nonempty_games(path: str | Path) -> Games:
     """Load games as `load_games`; raise GameDataError for a file without games."""
     games = load_games(path)
     if not len(games):
@@ -100,12 +100,12 @@ def load_some_games(path: str | Path) -> Games:
 
 
 def load_distinct_games(paths: Sequence[str | Path]) -> Games:
-    """Load the games of one or several files, as `load_some_games`, for evaluation.
+    """Load the games of one or several files, as `load_nonempty_games`, for evaluation.
 
     Raises GameDataError if a game occurs twice: counted as independent, duplicates would make
     intervals too narrow.
     """
-    parts, first = [load_some_games(path) for path in paths], dict[bytes, str]()
+    parts, first = [load_nonempty_games(path) for path in paths], dict[bytes, str]()
     for path, games in zip(paths, parts, strict=True):
         for game, content in enumerate(games.content_keys()):
             if content in first:

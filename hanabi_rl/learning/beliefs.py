@@ -32,7 +32,7 @@ from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector, RunnerState
 from hanabi_rl.learning.structured_view import StructuredView
 from hanabi_rl.nn.belief import BeliefNetwork
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
+from hanabi_rl.nn.structured_network import FeatureSet, structured_config
 from hanabi_rl.storage.validation import LearningRate, PositiveInt
 
 PyTree = Any
@@ -82,8 +82,7 @@ def belief_log_weights(
 
 def self_play_collector(policy: NetworkPolicy, precision: Precision = "float32") -> Collector:
     """Collector of self-play games of a structured policy; takes the actor's parameters."""
-    network = policy.network
-    assert isinstance(network, StructuredConfig), "off_belief.check_network"
+    network = structured_config(policy.network)
 
     def apply(params: PyTree, carry: PyTree, view: PyTree, legal: jax.Array, reset: Any) -> Any:
         del reset

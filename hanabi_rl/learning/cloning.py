@@ -22,13 +22,9 @@ from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.storage.validation import BoundedCount, LearningRate, NonNegative, PositiveInt
 
 PyTree = Any
-
-MAX_GRAD_NORM = 1.0
-"""Gradient clipping threshold for structured networks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,20 +132,21 @@ class BC:
         """Learning rate after `step` int [] minibatches.
 
         From `lr` to `final_lr`: linear over the first 90% of training, then constant (AH2AC2 A.4);
-        along a cosine to the end for structured networks.
+        along a cosine to the end for networks with that `cloning_schedule`.
         """
         lr, final_lr = self.config.lr, self.config.final_lr
-        if isinstance(self.config.network, StructuredConfig):
+        if self.config.network.cloning_schedule == "cosine":
             return final_lr + optax.cosine_decay_schedule(lr - final_lr, self.num_updates)(step)
         falling: Any = 0.9 * self.num_updates  # steps; optax accepts a fraction
         return optax.linear_schedule(lr, final_lr, falling)(step)
 
     def optimizer(self) -> optax.GradientTransformation:
-        """AdamW (Adam if weight_decay is 0); after gradient clipping for structured networks."""
+        """AdamW (Adam if weight_decay is 0); after gradient clipping by `cloning_max_grad_norm`."""
         adamw = optax.adamw(self.learning_rate, weight_decay=self.config.weight_decay)
-        if isinstance(self.config.network, StructuredConfig):
-            return optax.chain(optax.clip_by_global_norm(MAX_GRAD_NORM), adamw)
-        return adamw
+        max_grad_norm = self.config.network.cloning_max_grad_norm
+        if max_grad_norm is None:
+            return adamw
+        return optax.chain(optax.clip_by_global_norm(max_grad_norm), adamw)
 
     def compile_update(self) -> Callable[[BCState, Dataset, Batch], tuple[BCState, Any]]:
         """`update` on all devices: (state, examples, sharded batch) -> (state, metrics)."""

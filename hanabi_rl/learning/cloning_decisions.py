@@ -16,7 +16,6 @@ import numpy as np
 
 from hanabi_rl.agents.structured.features import Features, encode_step
 from hanabi_rl.agents.structured.hint_memory import init_memory, next_seat
-from hanabi_rl.agents.structured.policy_step import logits
 from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.profile_from_games import GAMES_AT_ONCE, counts_before
 from hanabi_rl.agents.structured.seat_observation import from_state
@@ -57,15 +56,14 @@ class DecisionDataset(flax.struct.PyTreeNode):
 
     def logits(self, params: PyTree, group: Microbatch, dropout_key: jax.Array) -> jax.Array:
         """See `Dataset`. The dropout mask of a row depends only on its place in the minibatch."""
-        return logits(
-            self.network,
-            params,
+        logits: Any = self.network.actor(precision=self.precision).apply(
+            {"params": params},
             group.inputs,
             group.legal,
-            self.precision,
             dropped=group.row_index,
             rngs={"dropout": dropout_key},
         )
+        return logits
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -91,13 +89,19 @@ def _look_at_all(
 
 
 def decision_dataset(
-    games: Games, network: StructuredConfig, precision: Precision = "float32", series: int = 1
+    games: Games,
+    network: StructuredConfig,
+    color_key: jax.Array | None = None,
+    precision: Precision = "float32",
+    series: int = 1,
 ) -> DecisionDataset:
     """Every decision of the cloned seats, game after game, as the network sees them.
 
     For games with `human_seats` only these seats are cloned. A network with a profile also sees
-    statistics of up to `series` earlier games with the same players (`counts_before`).
+    statistics of up to `series` earlier games with the same players (`counts_before`). `color_key`
+    has no effect, as the network is equivariant.
     """
+    del color_key
     before = counts_before(games, series) if network.profile else None
     rules, length, parts = games.rules, int(games.num_actions.max()), []
     for start in range(0, len(games), GAMES_AT_ONCE):

@@ -1,5 +1,5 @@
-"""Whole games as examples, for networks with memory: actions from each player's observation
-history."""
+"""Whole games as examples, for networks that read observations: each player's actions from its
+observation history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hanabi_rl.games.hanabi.replay import Trajectory, replay
 from hanabi_rl.games.hanabi.symmetry import permute_actions, permute_decks
 from hanabi_rl.learning.cloning import Microbatch
 from hanabi_rl.learning.loader import Batch
-from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
+from hanabi_rl.nn.config import NetworkKind
 from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
@@ -35,7 +35,7 @@ class GameDataset(flax.struct.PyTreeNode):
     cloned: jax.Array  # bool [E, P], True for seats to clone
     color_key: jax.Array | None  # key of the colour permutations; None: no permutation
     rules: Rules = flax.struct.field(pytree_node=False)
-    network: NetworkConfig = flax.struct.field(pytree_node=False)
+    network: NetworkKind = flax.struct.field(pytree_node=False)
     precision: Precision = flax.struct.field(pytree_node=False, default="float32")
 
     def __len__(self) -> int:
@@ -84,9 +84,9 @@ class GameDataset(flax.struct.PyTreeNode):
         state = jax.tree.map(lambda x: x.reshape(steps * games, *x.shape[2:]), group.inputs)
         obs = observe(self.rules, state).reshape(steps, games * players, -1)
         reset = jnp.broadcast_to((jnp.arange(steps) == 0)[:, None], obs.shape[:2])
-        out: Any = Actor(self.network, self.rules.num_moves, self.precision).apply(
+        out: Any = self.network.actor(self.rules.num_moves, self.precision).apply(
             {"params": params},
-            initial_carry(self.network, obs.shape[1]),
+            self.network.initial_carry(obs.shape[1]),
             obs,
             group.legal.reshape(*obs.shape[:2], -1),
             reset,
@@ -116,11 +116,14 @@ def color_permutations(
 
 def game_dataset(
     games: Games,
-    network: NetworkConfig,
+    network: NetworkKind,
     color_key: jax.Array | None = None,
     precision: Precision = "float32",
+    series: int = 1,
 ) -> GameDataset:
-    """Recorded games as examples; of games with `human_seats`, only these seats are cloned."""
+    """Recorded games as examples; of games with `human_seats`, only these seats are cloned.
+    `series` has no effect: these networks forget earlier games."""
+    del series
     seats = np.ones((len(games), games.rules.num_players), bool)
     return GameDataset(
         decks=jnp.asarray(games.decks),

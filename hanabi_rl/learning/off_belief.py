@@ -33,18 +33,9 @@ from hanabi_rl.learning.beliefs import belief_log_weights
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState
 from hanabi_rl.learning.rewards import shaped_score_reward
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
-from hanabi_rl.nn.config import AnyNetworkConfig
-from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.nn.structured_network import structured_config
 
 PyTree = Any
-
-
-def check_network(network: AnyNetworkConfig) -> None:
-    """Raise ValueError for a network whose memory is not public."""
-    if network.kind != "structured":
-        raise ValueError(
-            f"network.kind: expected structured, whose memory is public, got {network.kind}"
-        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,7 +64,7 @@ class OffBeliefPPO(PPO):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_network(self.network)
+        structured_config(self.network)
 
     def init(
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
@@ -97,8 +88,7 @@ class OffBeliefPPO(PPO):
         The hands and moves of environment e depend only on (key, e).
         """
         del context, last_value
-        assert isinstance(self.network, StructuredConfig), "check_network"
-        feature_set, rules = self.network.features, self.env.rules
+        feature_set, rules = structured_config(self.network).features, self.env.rules
         progress = self.progress(self.env_steps(learner))
 
         def look_back(memory: PyTree, now: tuple[State, jax.Array]) -> tuple[PyTree, PyTree]:

@@ -27,9 +27,9 @@ from hanabi_rl.games.hanabi.hanabi import HanabiEnv
 from hanabi_rl.learning import losses, minibatches, parallel
 from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.config import PPOConfig, check_divides
-from hanabi_rl.learning.encoding import own_hand_one_hot
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_nonfinite
-from hanabi_rl.learning.observation_views import CurrentPlayerView, ObservationView
+from hanabi_rl.learning.network_inputs import LEARNING_INPUTS
+from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.returns import TD_ERRORS, gae, semi_mdp_values
 from hanabi_rl.learning.rewards import event_metrics, training_reward
 from hanabi_rl.learning.rollout import (
@@ -42,11 +42,8 @@ from hanabi_rl.learning.rollout import (
     TrainContext,
     self_play,
 )
-from hanabi_rl.learning.structured_view import StructuredView, true_hand_of_current_player
-from hanabi_rl.nn.config import AnyNetworkConfig
-from hanabi_rl.nn.networks import ActorCritic, initial_carry
+from hanabi_rl.nn.config import NetworkKind
 from hanabi_rl.nn.precision import Precision
-from hanabi_rl.nn.structured_network import StructuredActorCritic, StructuredConfig
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
@@ -90,11 +87,11 @@ class PPO:
     """PPO learner. `update` runs on one device's data; `compile_update` runs it on all devices."""
 
     config: PPOConfig
-    network: AnyNetworkConfig
+    network: NetworkKind
     objective: Objective = ippo_objective
     sample_episode: SampleEpisode = self_play
     make_view: Callable[[Rules], ObservationView] | None = None
-    """Observation view; `CurrentPlayerView` needs a feed-forward network. None: the network's
+    """Observation view; `CurrentPlayerView` needs a network without a carry. None: the network's
     default."""
     make_module: Callable[[Any, int, Precision], nn.Module] | None = None
     """(network, actions, precision) -> actor-critic; None: the network's default."""
@@ -106,7 +103,7 @@ class PPO:
     None: the whole run."""
 
     def __post_init__(self) -> None:
-        if self.network.kind == "lstm" and self.view.flattens_time:
+        if self.network.has_carry and self.view.flattens_time:
             raise ValueError(
                 "network: expected a feed-forward one, which needs no row of its own for every "
                 f"seat, got {self.network}"
@@ -120,39 +117,24 @@ class PPO:
     @property
     def view(self) -> ObservationView:
         """Observation view of the networks."""
-        if self.make_view is not None:
-            return self.make_view(self.env.rules)
-        if isinstance(self.network, StructuredConfig):
-            return StructuredView(self.network.features, self.network.profile)(self.env.rules)
-        if self.config.current_player_only:
-            return CurrentPlayerView(self.env.rules)
-        return ObservationView(self.env.rules)
+        make_view = self.make_view or LEARNING_INPUTS[self.network.inputs].view(
+            self.network, self.config.current_player_only
+        )
+        return make_view(self.env.rules)
 
     @property
     def privileged(self) -> PrivilegedInputFn | None:
         """Function that computes the privileged input of the critic; None without one."""
         if not self.config.privileged_critic:
             return None
-        return (
-            true_hand_of_current_player
-            if isinstance(self.network, StructuredConfig)
-            else own_hand_one_hot
-        )
+        return LEARNING_INPUTS[self.network.inputs].privileged
 
     @property
     def module(self) -> nn.Module:
         """Actor-critic module."""
         if self.make_module is not None:
             return self.make_module(self.network, self.env.rules.num_moves, self.config.precision)
-        if isinstance(self.network, StructuredConfig):
-            return StructuredActorCritic(self.network, self.config.precision)
-        return ActorCritic(self.network, self.env.rules.num_moves, self.config.precision)
-
-    def network_carry(self, rows: int) -> PyTree:
-        """Carry of the network for `rows` rows."""
-        if isinstance(self.network, StructuredConfig):
-            return ()
-        return initial_carry(self.network, rows)
+        return self.network.actor_critic(self.env.rules.num_moves, self.config.precision)
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
         """The network as (carry, inputs, legal, reset) -> (carry, logits, value), time first."""
@@ -165,7 +147,7 @@ class PPO:
             self.env,
             self.view,
             self.apply,
-            self.network_carry,
+            self.network.initial_carry,
             self.sample_episode,
             self.privileged,
         )
@@ -203,7 +185,7 @@ class PPO:
 
         shapes = jax.eval_shape(looked, key)  # parameters depend only on shapes
         reads = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        carry = self.network_carry(view.rows)
+        carry = self.network.initial_carry(view.rows)
         return self.module.init(key, carry, *reads)["params"]
 
     def optimizer(self) -> optax.GradientTransformation:

@@ -8,9 +8,11 @@ actor of a learner.
 Arrays are time first: `T` timesteps of `B` rows; a row is the observation history of one seat.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
@@ -25,13 +27,96 @@ from hanabi_rl.nn.precision import (
     matmul_dtype,
 )
 
+if TYPE_CHECKING:
+    from hanabi_rl.nn.config import NetworkKind
+
+Inputs = Literal["observations", "structured"]
+"""What a network reads: observations, or `agents/structured/features.py`."""
+Schedule = Literal["linear", "cosine"]
+"""Fall of the learning rate in cloning; see `cloning.BC.learning_rate`."""
 ILLEGAL_LOGIT = -1e10  # finite, so that 0 * log(0) terms stay 0 and gradients stay finite
 
-LSTMCarry = tuple[tuple[jax.Array, jax.Array], ...]
+PyTree = Any
+
+
+class MemoryNetwork:
+    """Methods of the config of an `Actor` with one kind of memory; see `config.NetworkKind`.
+
+    A subclass is a frozen dataclass with the fields below and one named by `memory`: the widths of
+    the memory's layers.
+    """
+
+    embedding: tuple[int, ...]
+    decoder: tuple[int, ...]
+    critic: tuple[int, ...]
+    activation: Literal["gelu", "relu"]
+    layer_norm: bool
+    dropout: float
+
+    inputs: ClassVar[Inputs] = "observations"
+    feature_spec: ClassVar[None] = None
+    equivariant: ClassVar[bool] = False
+    cloning_schedule: ClassVar[Schedule] = "linear"
+    cloning_max_grad_norm: ClassVar[float | None] = None
+    memory: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name in ("embedding", self.memory, "decoder", "critic"):
+            widths = tuple(int(w) for w in getattr(self, name))
+            object.__setattr__(self, name, widths)
+            if any(w < 1 for w in widths):
+                raise ValueError(f"network.{name}: expected positive widths, got {widths}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
+
+    @property
+    def kind(self) -> str:
+        """Name of the memory, or `feed_forward`."""
+        return self.memory if self.has_carry else "feed_forward"
+
+    @property
+    def memory_widths(self) -> tuple[int, ...]:
+        """Widths of the memory's layers."""
+        widths: tuple[int, ...] = getattr(self, self.memory)
+        return widths
+
+    @property
+    def has_carry(self) -> bool:
+        """See `NetworkKind`."""
+        return bool(self.memory_widths)
+
+    def memory_layer(self, width: int, precision: Precision) -> nn.Module:
+        """Layer of the memory: (carry, x [T, B, D], reset [T, B]) -> (carry, output [T, B,
+        width])."""
+        raise NotImplementedError
+
+    def layer_carry(self, width: int, batch: int) -> PyTree:
+        """Carry of such a layer before a game, leaves [batch, ...]."""
+        raise NotImplementedError
+
+    def initial_carry(self, batch: int) -> PyTree:
+        """See `NetworkKind`: the carries of the layers."""
+        return tuple(self.layer_carry(width, batch) for width in self.memory_widths)
+
+    def actor(self, num_actions: int, precision: Precision = "float32") -> Actor:
+        """See `NetworkKind`."""
+        return Actor(self, num_actions, precision)
+
+    def actor_critic(self, num_actions: int, precision: Precision = "float32") -> ActorCritic:
+        """See `NetworkKind`: the critic reads the decoder's input."""
+        return ActorCritic(self, num_actions, precision)
+
+    def spec(self) -> dict[str, Any]:
+        """See `NetworkKind`."""
+        return {"kind": self.kind, **dataclasses.asdict(self)}  # type: ignore[call-overload]
+
+    def identity_spec(self) -> dict[str, Any]:
+        """See `NetworkKind`."""
+        return self.spec()
 
 
 @dataclasses.dataclass(frozen=True)
-class NetworkConfig:
+class NetworkConfig(MemoryNetwork):
     """Widths of an actor and its critic; default: AH2AC2's 1,000-game 2-player LSTM (Table 14)."""
 
     embedding: tuple[int, ...] = (1024,)
@@ -48,20 +133,15 @@ class NetworkConfig:
     """Normalise the embedding layers."""
     dropout: float = 0.5
     """Dropout rate after each decoder layer; used in behavioural cloning only, never in RL."""
+    memory: ClassVar[str] = "lstm"
 
-    def __post_init__(self) -> None:
-        for name in ("embedding", "lstm", "decoder", "critic"):
-            widths = tuple(int(w) for w in getattr(self, name))
-            object.__setattr__(self, name, widths)
-            if any(w < 1 for w in widths):
-                raise ValueError(f"network.{name}: expected positive widths, got {widths}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
+    def memory_layer(self, width: int, precision: Precision) -> nn.Module:
+        """See `MemoryNetwork`."""
+        return LSTMLayer(width, precision)
 
-    @property
-    def kind(self) -> str:
-        """`lstm` or `feed_forward`."""
-        return "lstm" if self.lstm else "feed_forward"
+    def layer_carry(self, width: int, batch: int) -> PyTree:
+        """(cell, hidden), each float32 [batch, width]."""
+        return jnp.zeros((batch, width)), jnp.zeros((batch, width))
 
 
 FEED_FORWARD = NetworkConfig(
@@ -181,7 +261,8 @@ def _gatewise_orthogonal(
     )
 
 
-def _dense(width: int, precision: Precision, name: str | None = None) -> nn.Dense:
+def dense(width: int, precision: Precision, name: str | None = None) -> nn.Dense:
+    """Dense layer whose product has factors in `precision`."""
     dtype = matmul_dtype(precision)
     return nn.Dense(
         width, name=name, dot_general=lambda x, kernel, *_, **__: matmul(x, kernel, dtype)
@@ -200,7 +281,7 @@ class LSTMLayer(nn.Module):
     ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         """carry: 2 x [B, H]; x: float32 [T, B, D]; reset: bool [T, B] -> (carry, hidden [T, B,
         H])."""
-        inputs = _dense(4 * self.features, self.precision, name="input")(x)
+        inputs = dense(4 * self.features, self.precision, name="input")(x)
         kernel = self.param(
             "recurrent_kernel", _gatewise_orthogonal, (self.features, 4 * self.features)
         )
@@ -228,32 +309,32 @@ class PerRowDropout(nn.Module):
 
 
 class Actor(nn.Module):
-    """Policy network: embedding, LSTM (if any), decoder, logits of `num_actions` actions."""
+    """Policy network: embedding, memory (if any), decoder, logits of `num_actions` actions."""
 
-    config: NetworkConfig
+    config: MemoryNetwork
     num_actions: int
     precision: Precision = "float32"
 
     def setup(self) -> None:
         """Create the layers; attribute names are parameter names."""
-        self.embedding = [_dense(w, self.precision) for w in self.config.embedding]
+        self.embedding = [dense(w, self.precision) for w in self.config.embedding]
         self.norms = [nn.LayerNorm() for _ in self.config.embedding if self.config.layer_norm]
-        self.lstm = [LSTMLayer(w, self.precision) for w in self.config.lstm]
-        self.decoder = [_dense(w, self.precision) for w in self.config.decoder]
+        layers = [self.config.memory_layer(w, self.precision) for w in self.config.memory_widths]
+        setattr(self, self.config.memory, layers)
+        self.decoder = [dense(w, self.precision) for w in self.config.decoder]
         self.dropout = PerRowDropout(self.config.dropout)
-        self.logits = _dense(self.num_actions, self.precision)
+        self.logits = dense(self.num_actions, self.precision)
         self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
 
-    def features(
-        self, carry: LSTMCarry, obs: jax.Array, reset: jax.Array
-    ) -> tuple[LSTMCarry, jax.Array]:
+    def features(self, carry: PyTree, obs: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
         """obs: float32 [T, B, O]; reset: bool [T, B] -> (carry, input of both heads [T, B, H])."""
         x = obs
-        for i, dense in enumerate(self.embedding):
-            x = dense(x)
+        for i, layer in enumerate(self.embedding):
+            x = layer(x)
             x = self.activation(self.norms[i](x) if self.norms else x)
         new_carry = []
-        for layer, layer_carry in zip(self.lstm, carry, strict=True):
+        layers = getattr(self, self.config.memory)
+        for layer, layer_carry in zip(layers, carry, strict=True):
             layer_carry, x = layer(layer_carry, x, reset)
             new_carry.append(layer_carry)
         return tuple(new_carry), x
@@ -269,19 +350,19 @@ class Actor(nn.Module):
         dropout (None: 0 to B - 1) -> logits [T, B, A], illegal actions at -1e10."""
         x = features
         rows = jnp.arange(x.shape[1]) if rows is None else rows
-        for dense in self.decoder:
-            x = self.dropout(self.activation(dense(x)), rows, deterministic)
+        for layer in self.decoder:
+            x = self.dropout(self.activation(layer(x)), rows, deterministic)
         return jnp.where(legal, self.logits(x), ILLEGAL_LOGIT)
 
     def __call__(
         self,
-        carry: LSTMCarry,
+        carry: PyTree,
         obs: jax.Array,
         legal: jax.Array,
         reset: jax.Array,
         deterministic: bool = True,
         rows: jax.Array | None = None,
-    ) -> tuple[LSTMCarry, jax.Array]:
+    ) -> tuple[PyTree, jax.Array]:
         """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A]).
         `deterministic=False` needs a `dropout` rng; rows: see `head`."""
         carry, features = self.features(carry, obs, reset)
@@ -299,14 +380,14 @@ class Critic(nn.Module):
         """features: float32 [..., H] -> value float32 [...]."""
         x = features
         for width in self.widths:
-            x = nn.relu(_dense(width, self.precision)(x))
-        return _dense(1, self.precision)(x)[..., 0]
+            x = nn.relu(dense(width, self.precision)(x))
+        return dense(1, self.precision)(x)[..., 0]
 
 
 class ActorCritic(nn.Module):
     """`Actor` with a critic on the decoder's input; the critic's gradient flows into that input."""
 
-    config: NetworkConfig
+    config: MemoryNetwork
     num_actions: int
     precision: Precision = "float32"
 
@@ -317,12 +398,12 @@ class ActorCritic(nn.Module):
 
     def __call__(
         self,
-        carry: LSTMCarry,
+        carry: PyTree,
         obs: jax.Array,
         legal: jax.Array,
         reset: jax.Array,
         privileged: jax.Array | None = None,
-    ) -> tuple[LSTMCarry, jax.Array, jax.Array]:
+    ) -> tuple[PyTree, jax.Array, jax.Array]:
         """obs [T, B, O], legal [T, B, A], reset [T, B] -> (carry, logits [T, B, A], value [T, B]).
         privileged: [T, B, X], input of the critic only."""
         carry, features = self.actor.features(carry, obs, reset)
@@ -332,13 +413,8 @@ class ActorCritic(nn.Module):
         return carry, logits, self.critic(features)
 
 
-def initial_carry(config: NetworkConfig, batch: int) -> LSTMCarry:
-    """Zero carry of `batch` rows: (cell, hidden) per LSTM layer, each float32 [batch, H]."""
-    return tuple((jnp.zeros((batch, w)), jnp.zeros((batch, w))) for w in config.lstm)
-
-
 def init_params(
-    module: nn.Module, key: jax.Array, config: NetworkConfig, obs_size: int, num_actions: int
+    module: nn.Module, key: jax.Array, config: NetworkKind, obs_size: int, num_actions: int
 ) -> Any:
     """Initial parameters of an `Actor` or `ActorCritic`."""
     obs, legal, reset = (
@@ -346,4 +422,4 @@ def init_params(
         jnp.ones((1, 1, num_actions), bool),
         jnp.zeros((1, 1), bool),
     )
-    return module.init(key, initial_carry(config, 1), obs, legal, reset)["params"]
+    return module.init(key, config.initial_carry(1), obs, legal, reset)["params"]

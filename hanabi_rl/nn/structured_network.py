@@ -13,15 +13,16 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from hanabi_rl.games.prng import random_words
-from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT, Inputs, Schedule
 from hanabi_rl.nn.precision import Precision, matmul, matmul_dtype
+from hanabi_rl.storage.renamed_fields import RENAMED_VALUES
 
 FeatureSet = Literal["facts", "hint-history", "conventions"]
 """Feature set of a network, smallest first; see `agents/structured/features.py`."""
@@ -66,9 +67,58 @@ class StructuredConfig:
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
 
-    def actor(self, precision: Precision = "float32") -> StructuredActor:
-        """Actor network."""
+    inputs: ClassVar[Inputs] = "structured"
+    has_carry: ClassVar[bool] = False
+    equivariant: ClassVar[bool] = True
+    cloning_schedule: ClassVar[Schedule] = "cosine"
+    cloning_max_grad_norm: ClassVar[float | None] = 1.0
+
+    @property
+    def feature_spec(self) -> str:
+        """See `NetworkKind`."""
+        return f"{self.features}+profile" if self.profile else self.features
+
+    def initial_carry(self, batch: int) -> tuple[()]:
+        """See `NetworkKind`: the memory of a game is part of the features."""
+        del batch
+        return ()
+
+    def actor(
+        self, num_actions: int | None = None, precision: Precision = "float32"
+    ) -> StructuredActor:
+        """See `NetworkKind`; the number of actions follows from the features."""
+        del num_actions
         return StructuredActor(self.trunk, self.head, self.card, self.dropout, precision)
+
+    def actor_critic(
+        self, num_actions: int | None = None, precision: Precision = "float32"
+    ) -> StructuredActorCritic:
+        """See `NetworkKind`: two separate networks."""
+        del num_actions
+        return StructuredActorCritic(self, precision)
+
+    def spec(self) -> dict[str, Any]:
+        """See `NetworkKind`."""
+        spec = {"kind": self.kind, **dataclasses.asdict(self)}
+        if not self.profile:
+            del spec["profile"]  # keeps the identity of policies without a profile
+        return spec
+
+    def identity_spec(self) -> dict[str, Any]:
+        """See `NetworkKind`: with the first names of feature sets."""
+        spec = self.spec()
+        first_names = {new: old for old, new in RENAMED_VALUES["features"].items()}
+        features = spec.pop("features")
+        return {**spec, "level": first_names.get(features, features)}
+
+
+def structured_config(network: Any) -> StructuredConfig:
+    """Return `network`. Raises ValueError for another kind, whose memory is not public."""
+    if not isinstance(network, StructuredConfig):
+        raise ValueError(
+            f"network.kind: expected structured, whose memory is public, got {network.kind}"
+        )
+    return network
 
 
 class StructuredFeatures(Protocol):
@@ -378,7 +428,7 @@ class StructuredActorCritic(nn.Module):
 
     def setup(self) -> None:
         """Create both halves; attribute names are parameter names."""
-        self.actor = self.config.actor(self.precision)
+        self.actor = self.config.actor(precision=self.precision)
         self.critic = StructuredCritic(self.config.critic, self.config.head, self.precision)
 
     def __call__(

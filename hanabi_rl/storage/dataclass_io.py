@@ -8,7 +8,7 @@ import types
 import typing
 from typing import Any, Literal, TypeVar
 
-from hanabi_rl.storage.renamed_fields import RENAMED
+from hanabi_rl.storage.renamed_fields import RENAMED, RENAMED_VALUES
 from hanabi_rl.storage.validation import InvalidValueError
 
 T = TypeVar("T")
@@ -52,6 +52,8 @@ def from_dict(
     changes: dict[str, Any] = {}
     for name, value in data.items():
         place = f"{where}.{name}"
+        if isinstance(value, str) and value in (renamed := RENAMED_VALUES.get(name, {})):
+            raise ValueError(f"{place}: {value} was renamed to {renamed[value]}")
         if dataclasses.is_dataclass(current := getattr(base, name)) and isinstance(value, dict):
             chosen = _class_of(hints[name], value, type(current), place)
             changes[name] = from_dict(

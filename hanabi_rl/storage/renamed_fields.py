@@ -1,5 +1,6 @@
-"""Renamed config fields and values, for loading older runs and for error messages."""
+"""Renamed config fields, values and agents, for loading older runs and for error messages."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,26 +52,73 @@ RENAMED_VALUES: dict[str, dict[str, str]] = {
 }
 """New field name -> old value -> new value."""
 
+RENAMED_AGENTS = {
+    "anyone-2p": "adhoc-2p",
+    "anyone-3p": "adhoc-3p",
+    "human-3p-robust": "human-3p-population",
+    "prior-3p": "pretrained-3p",
+}
+"""Old name of a bundled agent -> new name."""
+
+RENAMED_SETTINGS = {
+    "hands": "num_hands",
+    "rollouts": "num_rollouts",
+    "moves": "max_moves",
+    "least": "min_prob",
+    "window": "history_window",
+    "effective": "min_ess_fraction",
+    "doubt": "gain_std_errors",
+}
+"""Old name of a setting of `?search=` -> new name. The identity of a search hashes the old names,
+so that renaming a setting changes no identity."""
+
+RENAMED_OPTIONS = {"knows": "partner_games", "partner": "partner_model", **RENAMED_SETTINGS}
+"""Old name of an agent's option -> new name."""
+
 
 def with_new_names(saved: dict[str, Any]) -> dict[str, Any]:
-    """Saved config with current names of fields and values, at every depth."""
+    """Saved config with current names of fields, values and agents, at every depth."""
     renamed: dict[str, Any] = {}
     for name, value in saved.items():
         new = RENAMED.get(name, name)
         if isinstance(value, dict):
             value = with_new_names(value)
         elif isinstance(value, str):
-            value = RENAMED_VALUES.get(new, {}).get(value, value)
+            value = current_name(RENAMED_VALUES.get(new, {}).get(value, value))
+        elif isinstance(value, list):
+            value = [current_name(item) if isinstance(item, str) else item for item in value]
         renamed[new] = value
     return renamed
 
 
+def current_name(name: str) -> str:
+    """Agent's name with current names of a bundled agent and of options; other text unchanged."""
+    agent, question, options = name.partition("?")
+    scheme, _, short = agent.partition(":")
+    if scheme == "agent":
+        agent = f"agent:{RENAMED_AGENTS.get(short, short)}"
+    if not question:
+        return agent
+    pairs = (pair.partition("=") for pair in options.split("&"))
+    return f"{agent}?" + "&".join(
+        f"{RENAMED_OPTIONS.get(key, key)}{equals}{current_name(value)}"
+        for key, equals, value in pairs
+    )
+
+
 def check_not_renamed(args: Sequence[str]) -> None:
-    """Raise ValueError for a flag with an old name: `--rematch was renamed to --rematch-prob`."""
-    for flag in args:
-        name, _, _ = flag.partition("=")
-        prefix, dot, last = name.removeprefix("--").rpartition(".")
-        no = "no-" * last.startswith("no-")
-        new = RENAMED.get(last.removeprefix(no).replace("-", "_"))
-        if name.startswith("--") and new is not None:
-            raise ValueError(f"{name} was renamed to --{prefix}{dot}{no}{new.replace('_', '-')}")
+    """Raise ValueError for a flag or value with an old name: `--rematch was renamed to
+    --rematch-prob`."""
+    for arg, following in itertools.pairwise((*args, "")):
+        flag, equals, value = arg.partition("=")
+        if not flag.startswith("--"):
+            continue
+        *groups, last = flag.removeprefix("--").replace("-", "_").split(".")
+        no = "no_" * last.startswith("no_")
+        field = RENAMED.get(last.removeprefix(no), last.removeprefix(no))
+        path = ".".join((*(RENAMED.get(group, group) for group in groups), no + field))
+        if (new := f"--{path.replace('_', '-')}") != flag.replace("_", "-"):
+            raise ValueError(f"{flag} was renamed to {new}")
+        value = value if equals else following
+        if value in (values := RENAMED_VALUES.get(field, {})):
+            raise ValueError(f"{flag} {value} was renamed to {values[value]}")

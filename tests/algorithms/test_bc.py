@@ -21,7 +21,7 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, BCTrainConfig
 from hanabi_rl.learning.cloning_games import GameDataset, color_permutations, game_dataset
 from hanabi_rl.learning.loader import Batch, BatchLoader
-from hanabi_rl.nn.networks import Actor, NetworkConfig, initial_carry
+from hanabi_rl.nn.networks import Actor, NetworkConfig
 
 PLAYERS = TINY.num_players
 NETWORK = NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), dropout=0.0)
@@ -140,7 +140,7 @@ def test_loss_is_cross_entropy_of_human_decisions(learner: Learner, permute_colo
         )
 
     reset = np.zeros(obs.shape[:2], bool)
-    carry = initial_carry(NETWORK, rows)
+    carry = NETWORK.initial_carry(rows)
     _, logits = jax.jit(Actor(NETWORK, TINY.num_moves).apply)(
         {"params": learner.fresh().params}, carry, obs, legal, reset
     )

@@ -284,6 +284,8 @@ def test_invalid_sweep_number_leaves_no_files(args, message, capsys, tmp_path, m
         (["gauntlet", "bot:a", "--people", "bot:b"], "--people was renamed to --human-proxies"),
         (["challenge", "--held_out=5"], "--held-out was renamed to --heldout-games"),
         (["partners", "select", "--select", "dpp"], "--select was renamed to --search"),
+        (["submit", "a", "bot:b", "--patience", "9"], "--patience was renamed to --timeout"),
+        (["unit-tests", "careful"], "careful was renamed to reference:memoryless"),
     ],
 )
 def test_old_names_are_rejected_with_new_name(args, message, capsys):

@@ -13,7 +13,7 @@ from support.games import random_games
 
 from hanabi_rl.cli import main
 from hanabi_rl.data.endings import ending_of, surplus_text, without_surplus
-from hanabi_rl.data.files import load_games, load_some_games, save_games
+from hanabi_rl.data.files import load_games, load_nonempty_games, save_games
 from hanabi_rl.data.formats.hanab_live import SiteGameError, game_from_json, game_to_json
 from hanabi_rl.data.games import GameDataError, Games
 from hanabi_rl.games.hanabi.actions import Move, encode_action
@@ -58,7 +58,7 @@ def test_move_after_last_life_is_dropped(
     """jaxmarl before 0.2 ends a lost game one step late."""
     path = tmp_path / "old.safetensors"
     save_games(path, with_surplus(games, [move], counted))
-    for load in (load_games, load_some_games):
+    for load in (load_games, load_nonempty_games):
         with pytest.warns(UserWarning, match="old.safetensors: dropped the move .* 4 of 8 games"):
             found = load(path)
         for name in ("actions", "num_actions", "scores", "unfinished", "lives"):

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from support.games import TINY, random_games, shared_data
 
-from hanabi_rl.data.files import load_distinct_games, load_games, load_some_games, save_games
+from hanabi_rl.data.files import load_distinct_games, load_games, load_nonempty_games, save_games
 from hanabi_rl.data.games import GameDataError, Games, concatenate_games
 from hanabi_rl.data.statistics import statistics
 from hanabi_rl.data.validation import validate_games
@@ -374,7 +374,7 @@ def test_unreadable_files_are_rejected(tmp_path):
             load_games(tmp_path / name)
 
 
-def test_load_some_games_rejects_empty_file(tmp_path):
+def test_load_nonempty_games_rejects_empty_file(tmp_path):
     none = random_games(TINY, 1).select([])
     for name in ("none.safetensors", "none.json"):
         path = tmp_path / name
@@ -383,7 +383,7 @@ def test_load_some_games_rejects_empty_file(tmp_path):
         else:
             save_games(path, none)
         assert len(load_games(path)) == 0
-        for load in (load_some_games, lambda path: load_distinct_games([path])):
+        for load in (load_nonempty_games, lambda path: load_distinct_games([path])):
             with pytest.raises(GameDataError, match=f"{name}: expected at least one game, got no"):
                 load(path)
     with pytest.raises(FileNotFoundError, match="expected a file of games, got .*, a folder"):

@@ -1,4 +1,5 @@
-"""Plain PPO from scratch with the compiled update of training: learns, and compiles once."""
+"""Plain PPO from scratch with the compiled update of training, for each memory: learns, and
+compiles once."""
 
 from typing import Any, NamedTuple
 
@@ -12,9 +13,17 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT
+from hanabi_rl.nn.gru_network import GRUConfig
 from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.transformer_network import TransformerConfig
 
 NUM_UPDATES = 16
+SMALL: Any = {"embedding": (32,), "decoder": (32,), "critic": (32,), "dropout": 0.5}
+NETWORKS: list[Any] = [
+    NetworkConfig(lstm=(32,), **SMALL),
+    GRUConfig(gru=(32,), **SMALL),
+    TransformerConfig(transformer=(32,), window=16, **SMALL),
+]
 
 
 class Run(NamedTuple):
@@ -24,8 +33,8 @@ class Run(NamedTuple):
     donated: bool  # True if all inputs of the first update were donated
 
 
-@pytest.fixture(scope="module")
-def run() -> Run:
+@pytest.fixture(scope="module", params=NETWORKS, ids=lambda network: network.kind)
+def run(request: pytest.FixtureRequest) -> Run:
     """16 updates of 2,048 steps of the small game (2 colours, 3 ranks: a perfect score is 6)."""
     config: PPOConfig = make_ppo(
         num_envs=64,
@@ -36,8 +45,7 @@ def run() -> Run:
         entropy_coef=0.01,
         lr_schedule="linear",
     ).config
-    network = NetworkConfig(embedding=(32,), lstm=(32,), decoder=(32,), critic=(32,), dropout=0.5)
-    ppo = PPO(config=config, network=network)
+    ppo = PPO(config=config, network=request.param)
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
     update = ppo.compile_update()

@@ -16,7 +16,7 @@ from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.learning.encoding import observe_rows
 from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.rollout import Collector, Rollout, RunnerState, TrainContext
-from hanabi_rl.nn.networks import Actor, ActorCritic, NetworkConfig, init_params, initial_carry
+from hanabi_rl.nn.networks import Actor, ActorCritic, NetworkConfig, init_params
 
 ENV = HanabiEnv(
     num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2
@@ -31,7 +31,7 @@ def apply(params: Any, *inputs: Any) -> Any:
     return MODULE.apply({"params": params}, *inputs)
 
 
-COLLECTOR = Collector(ENV, ObservationView(RULES), apply, lambda rows: initial_carry(NETWORK, rows))
+COLLECTOR = Collector(ENV, ObservationView(RULES), apply, lambda rows: NETWORK.initial_carry(rows))
 
 
 class Collected(NamedTuple):
@@ -136,7 +136,7 @@ def unrolled(module: Any, params: Any, rollout: Rollout) -> Any:
     obs, legal = seen(rollout.state)
     rows = NUM_ENVS * PLAYERS
     reset = np.repeat(rollout.reset, PLAYERS, axis=1)
-    carry = initial_carry(NETWORK, rows)
+    carry = NETWORK.initial_carry(rows)
     _, *outputs = jax.jit(module.apply)(
         {"params": params},
         carry,
@@ -181,7 +181,7 @@ def test_rollout_is_smaller_than_observations() -> None:
         params = init_params(module, key, network, rules.obs_size, rules.num_moves)
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
-        carry = lambda rows: initial_carry(network, rows)  # noqa: E731
+        carry = lambda rows: network.initial_carry(rows)  # noqa: E731
         collector, context = (
             Collector(env, ObservationView(rules), forward, carry),
             TrainContext(reference),

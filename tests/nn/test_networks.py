@@ -17,7 +17,6 @@ from hanabi_rl.nn.networks import (
     LSTMLayer,
     NetworkConfig,
     init_params,
-    initial_carry,
     lstm_scan,
 )
 
@@ -41,7 +40,7 @@ def sequence(seed: int = 0) -> dict[str, Any]:
 
 def nonzero_carry() -> Any:
     rng = np.random.default_rng(9)
-    return jax.tree.map(lambda x: normal(rng, *x.shape), initial_carry(CONFIG, BATCH))
+    return jax.tree.map(lambda x: normal(rng, *x.shape), CONFIG.initial_carry(BATCH))
 
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -217,7 +216,7 @@ def test_chunked_sequence_equals_whole_and_reset_clears(actor_critic: tuple[Any,
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), whole[0], carry_end
     )
 
-    value = apply({"params": params}, initial_carry(CONFIG, BATCH), **inputs)[2]
+    value = apply({"params": params}, CONFIG.initial_carry(BATCH), **inputs)[2]
     # row 0 begins with a reset
     np.testing.assert_allclose(value[:, 0], whole[2][:, 0], rtol=1e-5, atol=1e-6)
     # row 1 is reset at 2
@@ -232,7 +231,7 @@ def test_illegal_actions_have_illegal_logit(actor_critic: tuple[Any, Any]) -> No
     module, params = actor_critic
     inputs = sequence()
     _, logits, value = jax.jit(module.apply)(
-        {"params": params}, initial_carry(CONFIG, BATCH), **inputs
+        {"params": params}, CONFIG.initial_carry(BATCH), **inputs
     )
     assert logits.shape == (STEPS, BATCH, ACTIONS) and value.shape == (STEPS, BATCH)
     assert logits.dtype == value.dtype == jnp.float32
@@ -242,7 +241,7 @@ def test_illegal_actions_have_illegal_logit(actor_critic: tuple[Any, Any]) -> No
 
 def test_critic_params_are_separate_from_actor(actor_critic: tuple[Any, Any]) -> None:
     module, params = actor_critic
-    inputs, carry = sequence(), initial_carry(CONFIG, BATCH)
+    inputs, carry = sequence(), CONFIG.initial_carry(BATCH)
     assert set(params) == {"actor", "critic"}
     actor = Actor(CONFIG, ACTIONS)
     alone = jax.eval_shape(
@@ -271,7 +270,7 @@ def test_critic_params_are_separate_from_actor(actor_critic: tuple[Any, Any]) ->
 
 
 def test_dropout_only_if_not_deterministic(actor_critic: tuple[Any, Any]) -> None:
-    actor, inputs, carry = Actor(CONFIG, ACTIONS), sequence(), initial_carry(CONFIG, BATCH)
+    actor, inputs, carry = Actor(CONFIG, ACTIONS), sequence(), CONFIG.initial_carry(BATCH)
     params = actor_critic[1]["actor"]
     without = Actor(dataclasses.replace(CONFIG, dropout=0.0), ACTIONS)
 
@@ -300,7 +299,7 @@ def test_feed_forward_network_matches_numpy() -> None:
     """Layout of AH2AC2's released feed-forward agents: a shared layer, then one per head."""
     config = dataclasses.replace(FEED_FORWARD, embedding=(6,), decoder=(5,), critic=(4,))
     module, inputs = ActorCritic(config, ACTIONS), sequence()
-    assert config.kind == "feed_forward" and initial_carry(config, BATCH) == ()
+    assert config.kind == "feed_forward" and config.initial_carry(BATCH) == ()
     params = jax.jit(lambda key: init_params(module, key, config, OBS, ACTIONS))(jax.random.key(1))
     params = jax.tree.map(lambda x: x + 0.1, params)  # biases start at zero
     carry, logits, value = jax.jit(module.apply)({"params": params}, (), **inputs)

@@ -14,7 +14,12 @@ from hanabi_rl.launch.presets import configs_folder, preset_config
 from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
-from hanabi_rl.storage.renamed_fields import RENAMED, RENAMED_VALUES
+from hanabi_rl.storage.renamed_fields import (
+    RENAMED,
+    RENAMED_VALUES,
+    current_name,
+    with_new_names,
+)
 
 
 def field_names(cls: Any) -> set[str]:
@@ -72,12 +77,39 @@ def test_config_with_old_names_loads(algorithm: str, preset: str, tmp_path: Path
             ["--no-calibrate"],
             "--no-calibrate was renamed to --no-calibrate-temperature",
         ),
+        (
+            "behaviour_preferring",
+            ["--weights.misplay", "0", "1"],
+            "--weights.misplay was renamed to --event-weights.misplay",
+        ),
+        (
+            "behaviour_preferring",
+            ["--weights.hint_again=0"],
+            "--weights.hint-again was renamed to --event-weights.hint-repeated",
+        ),
+        (
+            "hdr_ippo",
+            ["--bc.network.features", "learnt"],
+            "--bc.network.features learnt was renamed to hint-history",
+        ),
+        ("ippo", ["--td-error=discounted"], "--td-error discounted was renamed to standard"),
     ],
 )
 def test_old_flag_error_names_new_flag(algorithm: str, flags: list[str], message: str) -> None:
     config = ALGORITHMS[algorithm].config
     with pytest.raises(ValueError, match=f"^{message}$"):
         parse_args(config, algorithm, configs_folder(), "quick", flags)
+
+
+def test_old_agent_names_become_current_names() -> None:
+    saved = {"start_from": "agent:prior-3p", "partners": ["agent:anyone-2p?knows=a", "bot:iggi"]}
+    assert with_new_names(saved) == {
+        "init_from": "agent:pretrained-3p",
+        "partners": ["agent:adhoc-2p?partner_games=a", "bot:iggi"],
+    }
+    search = "agent:x?search=fast&hands=4&partner="
+    new = "agent:x?search=fast&num_hands=4&partner_model="
+    assert current_name(f"{search}agent:anyone-3p") == f"{new}agent:adhoc-3p"
 
 
 def test_old_preset_error_names_new_preset() -> None:
@@ -89,3 +121,10 @@ def test_old_preset_field_error_names_new_field() -> None:
     config = ALGORITHMS["best_response"].config
     with pytest.raises(ValueError, match="unknown field 'rematch'; expected its new name rematch_"):
         from_dict(config, {"rematch": 0.5}, where="my.toml")
+
+
+def test_old_preset_value_error_names_new_value() -> None:
+    config = ALGORITHMS["bc"].config
+    old = {"network": {"kind": "structured", "features": "reading"}}
+    with pytest.raises(ValueError, match="features: reading was renamed to conventions$"):
+        from_dict(config, old, where="my.toml")

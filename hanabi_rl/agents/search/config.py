@@ -7,18 +7,6 @@ from typing import Annotated, Any
 
 from hanabi_rl.storage.validation import InvalidValueError, Range, validate_fields
 
-RENAMED_SETTINGS = {
-    "hands": "num_hands",
-    "rollouts": "num_rollouts",
-    "moves": "max_moves",
-    "least": "min_prob",
-    "window": "history_window",
-    "effective": "min_ess_fraction",
-    "doubt": "gain_std_errors",
-}
-"""Old names -> current names. The identity of a search hashes the old names, so that renaming a
-setting changes no identity."""
-
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:

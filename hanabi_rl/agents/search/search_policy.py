@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import Policy, PyTree
-from hanabi_rl.agents.search.config import RENAMED_SETTINGS, SearchConfig
+from hanabi_rl.agents.search.config import SearchConfig
 from hanabi_rl.agents.search.decision import Decision, decide
 from hanabi_rl.agents.search.history import (
     FeatureSpec,
@@ -31,6 +31,7 @@ from hanabi_rl.agents.structured.hint_memory import FEATURE_SETS
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.storage.renamed_fields import RENAMED_SETTINGS
 
 VERSION = 2
 """Version of the search; invalidates cached games of other versions."""

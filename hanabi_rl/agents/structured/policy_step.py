@@ -33,8 +33,10 @@ def step(
     obs: jax.Array,
     legal: jax.Array,
     reset: jax.Array,
+    precision: Precision = "float32",
 ) -> tuple[Memory, jax.Array]:
-    """See `Policy.step`."""
+    """See `Policy.step`; in float32 at any `precision`."""
+    del precision
     known = reset_memory(rules, network.features, carry, reset)
     if network.features != "facts" or network.profile:  # otherwise there is no memory
         known = update_memory(rules, network.features, known, from_observation(rules, obs))
@@ -49,8 +51,9 @@ def step(
     return known, jnp.where(legal, answer, ILLEGAL_LOGIT)
 
 
-def next_game(rules: Rules, network: StructuredConfig, carry: Memory) -> Memory:
-    """See `Policy.next_game`."""
+def next_game(rules: Rules, network: StructuredConfig, carry: Memory, batch: int) -> Memory:
+    """See `Policy.next_game`: the profile is kept."""
+    del batch
     return hint_memory.next_game(rules, network.features, carry)
 
 
@@ -66,11 +69,9 @@ def logits(
     view: PyTree,
     legal: jax.Array,
     precision: Precision = "float32",
-    **options: Any,
 ) -> jax.Array:
-    """Apply the network: features `view` of any float type, legal bool[B, A] -> logits [B, A].
-    Options: `dropped` (see `StructuredActor`) and flax's `rngs`."""
-    out: Any = network.actor(precision).apply({"params": params}, view, legal, **options)
+    """Apply the network: features `view` of any float type, legal bool[B, A] -> logits [B, A]."""
+    out: Any = network.actor(precision=precision).apply({"params": params}, view, legal)
     return out
 
 

@@ -16,6 +16,7 @@ from hanabi_rl.agents.loading import BOT, BUNDLED, HUB, LOADERS, parse_name
 from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 from hanabi_rl.storage.files import read_json, write_json
+from hanabi_rl.storage.renamed_fields import current_name
 
 FORMAT_VERSION = 2
 _RENAMED_IN_2 = {"by": "submitted_by", "zero_share": "zero_rate", "perfect_share": "perfect_rate"}
@@ -124,13 +125,14 @@ def row_of(
 
 
 def _from_format_1(data: dict[str, Any]) -> dict[str, Any]:
-    rows = [
-        {_RENAMED_IN_2.get(key, key): value for key, value in row.items()}
-        if isinstance(row, dict)
-        else row
-        for row in data.get("rows", ())
-    ]
-    return {**data, "format_version": 2, "rows": rows}
+    def renamed(agent: Any) -> Any:
+        if not isinstance(agent, dict):
+            return agent
+        agent = {_RENAMED_IN_2.get(key, key): value for key, value in agent.items()}
+        return agent | {"agent": current_name(str(agent.get("agent", "")))}
+
+    lists = {key: list(map(renamed, data.get(key, ()))) for key in ("proxies", "rows")}
+    return {**data, "format_version": 2, **lists}
 
 
 def _record(cls: type[Any], data: Any, where: str) -> Any:

@@ -24,6 +24,7 @@ from hanabi_rl.data.games import Games, concatenate_games, pad_moves
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.storage.files import read_json, write_json
+from hanabi_rl.storage.renamed_fields import current_name
 
 JOURNAL_VERSION = 1
 SERIES_VERSION = 1
@@ -229,7 +230,7 @@ def _read_journal(path: Path, find: Find | None) -> Interrupted:
         if content["format_version"] != JOURNAL_VERSION:
             found = content["format_version"]
             raise ValueError(f"expected format_version {JOURNAL_VERSION}, got {found!r}")
-        agents = {int(seat): str(name) for seat, name in content["agents"].items()}
+        agents = {int(seat): current_name(name) for seat, name in content["agents"].items()}
         policies = tuple(content["policies"]) if "policies" in content else None
         return game_from_json(content, find), agents, policies
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from hanabi_rl.people.serve.database import Session
 from hanabi_rl.people.serve.schedule import deal_lineups
 from hanabi_rl.play.lineups import Lineup
+from hanabi_rl.storage.renamed_fields import current_name
 
 NO_LINEUP = "[]"
 """Lineup of a game without known proxies."""
@@ -51,7 +52,7 @@ def stored_proxies(db: Session) -> dict[int, tuple[Proxy, ...]]:
         "SELECT num_players, name, identity FROM proxies ORDER BY num_players, place"
     ).fetchall()
     return {
-        players: tuple(Proxy(name, identity) for _, name, identity in of_size)
+        players: tuple(Proxy(current_name(name), identity) for _, name, identity in of_size)
         for players, of_size in itertools.groupby(map(tuple, rows), key=lambda row: int(row[0]))
     }
 

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar
 
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import read_json, read_toml
+from hanabi_rl.storage.renamed_fields import current_name
 
 T = TypeVar("T")
 
@@ -155,7 +156,11 @@ _RENAMED = {
 
 def read_study(path: Path) -> Study:
     """Read a study from a TOML file. Raises ValueError naming the field; FileNotFoundError."""
-    return study_of(read_toml(path), str(path))
+    study = study_of(read_toml(path), str(path))
+    for name in study.policies:
+        if (new := current_name(name)) != name:
+            raise ValueError(f"{path}: {name} was renamed to {new}")
+    return study
 
 
 def study_of(content: dict[str, Any], where: str = "study") -> Study:

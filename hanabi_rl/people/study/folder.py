@@ -30,6 +30,7 @@ from hanabi_rl.people.study.design import Study, orders, saved_study
 from hanabi_rl.people.study.participant import Participant, participant_to_json, read_participant
 from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import fsync_path, read_json, remove_partial_writes, write_json
+from hanabi_rl.storage.renamed_fields import current_name
 
 FORMAT_VERSION = 1
 _RANDOM = random.SystemRandom()
@@ -197,8 +198,14 @@ class StudyFolder:
 
 
 def read_study_of(folder: Path) -> Study:
-    """Read the study of a folder. Raises ValueError; FileNotFoundError."""
-    return saved_study(folder / "study.json")
+    """Read the study of a folder, with current names of its agents. Raises ValueError;
+    FileNotFoundError."""
+    study = saved_study(folder / "study.json")
+    agents = tuple(
+        dataclasses.replace(agent, name=current_name(agent.name)) for agent in study.agents
+    )
+    fallback = current_name(study.fallback_agent)
+    return dataclasses.replace(study, agents=agents, fallback_agent=fallback)
 
 
 def study_to_json(study: Study) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from hanabi_rl.people.serve.folder import game_from_json, game_to_json
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.study.design import Question, Study
 from hanabi_rl.storage.files import read_json
+from hanabi_rl.storage.renamed_fields import current_name
 
 FORMAT_VERSION = 3
 _READ_VERSIONS = (1, 2, 3)  # 1: without marked moves; 2: without series
@@ -142,7 +143,7 @@ def _played(content: dict[str, Any], games_before: Mapping[int, Game]) -> Played
     )
     return PlayedGame(
         game=game,
-        agent=content["agent"],
+        agent=current_name(content["agent"]),
         policy=content["policy"],
         started_at=content["started_at"],
         times_ms=tuple(content["times_ms"]),

@@ -130,8 +130,14 @@ def test_invalid_leaderboards(tmp_path: Path) -> None:
 def test_format_1_loads(tmp_path: Path) -> None:
     old = {"submitted_by": "by", "zero_rate": "zero_share", "perfect_rate": "perfect_share"}
     renamed = {old.get(key, key): value for key, value in row().items()}
-    board = read_board(written(tmp_path / "1.json", [renamed], format_version=1))
-    assert board == read_board(written(tmp_path / "2.json", [row()]))
+    renamed["agent"], proxy = (
+        "agent:anyone-3p",
+        {"agent": "agent:human-3p-robust", "hash": "c" * 64},
+    )
+    first = written(tmp_path / "1.json", [renamed], format_version=1, proxies=[proxy])
+    proxy["agent"] = "agent:human-3p-population"
+    second = written(tmp_path / "2.json", [row(agent="agent:adhoc-3p")], proxies=[proxy])
+    assert read_board(first) == read_board(second)
 
 
 def test_row_is_inserted_by_mean(tmp_path: Path) -> None:
@@ -149,8 +155,8 @@ def test_command_adds_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     for flags, message in (
         (["--agents", "bot:iggi"], "--board requires --agents and --submitted-by"),
         (["--agents", str(tmp_path), "--submitted-by", "me"], "anyone can load"),
-        (["--agents", "bot:iggi", "--submitted-by", "me", "--games", "9"], "no other flags"),
-        (["--agents", "bot:iggi", "--submitted-by", "me", "--json"], "no other flags"),
+        (["--agents", "bot:iggi", "--submitted-by", "me", "--games", "9"], "as other flags"),
+        (["--agents", "bot:iggi", "--submitted-by", "me", "--json"], "as other flags"),
     ):
         with pytest.raises(SystemExit):
             main(["leaderboard", "--board", str(path), *flags])

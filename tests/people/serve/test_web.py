@@ -378,6 +378,14 @@ def test_game_waits_for_its_agent(tmp_path):
     assert table("another").current() == table("before").game(game.game_id)
 
 
+def test_game_waits_for_its_renamed_agent(tmp_path):
+    def table(agent):
+        return LocalPlay(Rules(), [agent], Simple(), GameFolder(tmp_path), 0, ["identity"])
+
+    game = table("agent:anyone-2p").new_game()
+    assert table("agent:adhoc-2p").current().game_id == game.game_id
+
+
 def test_left_game_is_saved_as_unfinished(make_play, client_of, tmp_path):
     play = make_play(Rules())
     game = play.new_game()

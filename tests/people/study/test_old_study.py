@@ -9,6 +9,8 @@ from support.serving import Simple
 from support.study import play_here, post
 
 from hanabi_rl.cli import main
+from hanabi_rl.launch.presets import configs_folder
+from hanabi_rl.people.study.design import read_study
 from hanabi_rl.people.study.export import SUFFIX, export_study, person_agent_data, read_export
 from hanabi_rl.people.study.folder import StudyFolder, read_study_of
 from hanabi_rl.people.study.participant import next_step
@@ -75,3 +77,27 @@ def test_old_export_is_read(play, tmp_path):
     study, saved = out.with_suffix(".study.json"), read_json(play.folder.path / "study.json")
     write_json(study, read_json(study) | {"study": saved["study"]})
     assert read_export(out).study == play.folder.study
+
+
+def test_old_names_of_agents_become_current_names(tmp_path):
+    path = tmp_path / "study"
+    shutil.copytree(Path(__file__).parent / "old_study", path)
+    for file in (path / "study.json", *(path / "participants").iterdir()):
+        file.write_text(file.read_text().replace('"bot:a"', '"agent:anyone-2p"'))
+    study = read_study_of(path)
+    folder = StudyFolder(path, study)
+    (person,) = folder.participants()
+    assert study.policies == ["agent:adhoc-2p", "bot:b"]
+    assert {played.agent for played in person.games} == {"agent:adhoc-2p"}
+    out = tmp_path / f"games{SUFFIX}"
+    assert export_study(folder, out) == 1
+    (data,) = person_agent_data(read_export(out))
+    assert data.agent == "agent:adhoc-2p"
+
+
+def test_old_name_of_an_agent_in_a_study_file_names_the_new_one(tmp_path):
+    path = tmp_path / "study.toml"
+    text = (configs_folder() / "study" / "example.toml").read_text()
+    path.write_text(text.replace("agent:hgroup-2p", "agent:anyone-2p"))
+    with pytest.raises(ValueError, match="agent:anyone-2p was renamed to agent:adhoc-2p$"):
+        read_study(path)

@@ -1,0 +1,50 @@
+"""What learning does for each `NetworkKind.inputs`: view, critic's privileged input, examples."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from hanabi_rl.data.games import Games
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.learning.cloning import Dataset
+from hanabi_rl.learning.cloning_decisions import decision_dataset
+from hanabi_rl.learning.cloning_games import game_dataset
+from hanabi_rl.learning.encoding import own_hand_one_hot
+from hanabi_rl.learning.observation_views import CurrentPlayerView, ObservationView
+from hanabi_rl.learning.rollout import PrivilegedInputFn
+from hanabi_rl.learning.structured_view import StructuredView, true_hand_of_current_player
+from hanabi_rl.nn.config import NetworkKind
+from hanabi_rl.nn.networks import Inputs
+from hanabi_rl.nn.precision import Precision
+from hanabi_rl.nn.structured_network import StructuredConfig
+
+
+class LearningInputs(NamedTuple):
+    """Functions for one kind of inputs."""
+
+    view: Callable[[Any, bool], Callable[[Rules], ObservationView]]
+    """(network, current player only) -> factory of the observation view."""
+    privileged: PrivilegedInputFn
+    """Privileged input of a critic."""
+    dataset: Callable[[Games, Any, jax.Array | None, Precision, int], Dataset]
+    """(games, network, key of the colour permutations, precision, games per series) -> examples to
+    clone."""
+
+
+def _observation_view(
+    network: NetworkKind, current_player_only: bool
+) -> Callable[[Rules], ObservationView]:
+    del network
+    return CurrentPlayerView if current_player_only else ObservationView
+
+
+def _structured_view(network: StructuredConfig, current_player_only: bool) -> StructuredView:
+    del current_player_only  # always
+    return StructuredView(network.features, network.profile)
+
+
+LEARNING_INPUTS: dict[Inputs, LearningInputs] = {
+    "observations": LearningInputs(_observation_view, own_hand_one_hot, game_dataset),
+    "structured": LearningInputs(_structured_view, true_hand_of_current_player, decision_dataset),
+}
