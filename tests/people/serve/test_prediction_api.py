@@ -184,7 +184,8 @@ def test_interrupted_submit_agrees_with_predict(
     args = ["submit", "bot:iggi", "--server", served.address, "--key", key, "--predict", "2"]
     for _ in range(2):
         main(args)
-        assert "2 players: http" in (output := capsys.readouterr()).out and key not in output.out
+        assert "2 players: all predictions sent" in (output := capsys.readouterr()).out
+        assert key not in output.out
     assert len(answered) > 22
     agrees(served.standing("submitted"), policy, served.games)
     with pytest.raises(SystemExit):

@@ -170,7 +170,8 @@ def test_extra_output_is_not_an_answer() -> None:
         for _ in range(3):
             moves.append(running.move(1, view))
             time.sleep(0.5)  # the others move
-    assert moves == [0, 2, 3]  # only the first query was repeated
+    # the first query is repeated if it was sent before the greeting
+    assert moves in ([0, 2, 3], [0, 1, 2])
 
 
 def test_missing_program_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
