@@ -126,7 +126,7 @@ def test_unreadable_policies_are_not_saved(damaged: Path, tmp_path: Path) -> Non
     """An existing policy is kept."""
     policy = make_policy(2)
     halved = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), policy.params)
-    for params, problem in ((halved, "expected float32.*, stored bfloat16"), ({}, "is not stored")):
+    for params, problem in ((halved, "expected float32.*, stored bfloat16"), ({}, "is missing")):
         for folder in (damaged, tmp_path / "new"):
             with pytest.raises(IncompatibleError, match=f"the policy to write: leaf .*{problem}"):
                 save_policy(
