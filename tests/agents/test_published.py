@@ -301,7 +301,7 @@ def test_published_layout_is_detected(stored, tmp_path, monkeypatch, capsys, lay
     assert ("NON-COMMERCIAL" in capsys.readouterr().err) == (layout == "obl")
     for name in (f"{family}:{path}", "hf:you/x/a/w.safetensors"):
         main(["agents", name, "--json"])
-        printed = {"name": name, "card": "none: published by others", "players": 2}
+        printed = {"name": name, "card": "none: external agent", "players": 2}
         assert json.loads(capsys.readouterr().out) == printed
 
 

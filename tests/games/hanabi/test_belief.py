@@ -13,7 +13,8 @@ from support.compiled import deal, finished, shuffled_decks, step
 from support.hands import every_hand, tilted
 from support.players import play_mixed
 
-from hanabi_rl.games.hanabi import Rules, State, belief, prng
+from hanabi_rl.games import prng
+from hanabi_rl.games.hanabi import Rules, State, belief
 from hanabi_rl.games.hanabi.bits import unpack_deck
 
 LONG = dict(max_info_tokens=4, max_life_tokens=8)
