@@ -46,8 +46,8 @@ class StructuredView:
 
     def new_memory(self, rules: Rules, num_envs: int) -> Memory:
         """See `CurrentPlayerView`."""
-        strangers = init_profile(rules, (num_envs,)) if self.profile else None
-        return init_memory(rules, self.features, (num_envs,), strangers)
+        profile = init_profile(rules, (num_envs,)) if self.profile else None
+        return init_memory(rules, self.features, (num_envs,), profile)
 
     def next_memory(self, rules: Rules, memory: Memory, seats: jax.Array) -> Memory:
         """See `CurrentPlayerView`: the profile is kept between games."""
