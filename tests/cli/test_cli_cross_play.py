@@ -149,8 +149,9 @@ def test_best_predicting_seed_is_selected(runs, tmp_path, capsys, monkeypatch):
     chosen = load_policy(runs / best)
     shown = predict(chosen, files["test.json"]).cross_entropy_per_timestep().mean
     assert row["cross_entropy_per_timestep"] == shown
-    assert f"BC: {best} of seeds with nats per timestep s0 {losses[0]:.4f}, s1 " in err
-    assert "the proxy itself" in err
+    text = f"BC: selected {best} by validation nats per timestep: s0 {losses[0]:.4f}, s1 "
+    assert text in err
+    assert "self-play of the proxy" in err
     own = json.loads(out)["proxy_self_play"]
     assert own["games"] == 8 and own["lineups"][0]["seats"] == ["bot:random", "bot:random"]
 
