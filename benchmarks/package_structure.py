@@ -229,7 +229,7 @@ def package_map(package: Path) -> str:
     for name, path in modules(package).items():
         inside = name.split(".")[1:]
         if not inside or path == package / f"{inside[0]}.py":
-            continue  # the package itself, and what lies beside the subpackages
+            continue  # the package itself, and modules outside subpackages
         says = _first_sentence(name, path)
         own = subpackages.setdefault(inside[0], [])
         if len(inside) == 1:

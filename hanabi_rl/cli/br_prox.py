@@ -175,7 +175,7 @@ def zero_shot_command(args: Sequence[str]) -> int:
     from hanabi_rl.storage.renamed_fields import check_not_renamed
 
     check_not_renamed(args)
-    join_help_lines(ZeroShot)
+    join_help_lines(ZeroShot, args)
     config = parse_or_raise(
         lambda: tyro.cli(
             ZeroShot, prog="hanabi-rl zero-shot", args=args, description=ZeroShot.__doc__

@@ -35,7 +35,6 @@ SkipInvalid = Annotated[
         "instead of rejecting the file"
     ),
 ]
-PART_NAMES = ("train", "val", "test")
 MAX_REASONS = 5  # printed for skipped games
 
 
@@ -179,7 +178,7 @@ def split(
         out: folder for the parts.
     """
     from hanabi_rl.data.files import save_games
-    from hanabi_rl.data.split import split_games, split_games_by_size
+    from hanabi_rl.data.split import part_names, split_games, split_games_by_size
     from hanabi_rl.storage.files import check_writable
 
     check_writable("--out", out)
@@ -193,8 +192,7 @@ def split(
         parts = split_games(games, fractions, seed)
     else:
         parts = split_games_by_size(games, sizes, seed)
-    for number, part in enumerate(parts, start=1):
-        name = PART_NAMES[number - 1] if len(parts) <= len(PART_NAMES) else f"part{number}"
+    for name, part in zip(part_names(len(parts)), parts, strict=True):
         path = out / f"{file.stem}_{name}{file.suffix}"
         save_games(path, part)
         print(

@@ -14,8 +14,6 @@ from hanabi_rl.storage.words import count
 if TYPE_CHECKING:
     from hanabi_rl.games.overcooked.recorded_games import RecordedGames
 
-PART_NAMES = ("train", "val", "test")
-
 
 def is_source(source: str | Path) -> bool:
     """True for games of Overcooked: a file of them, or where humans' games can be read from."""
@@ -65,13 +63,13 @@ def convert(source: str, target: Path) -> None:
 
 def split(file: Path, fractions: tuple[float, ...], seed: int, out: Path) -> None:
     """Divide a file of games by pair of players."""
+    from hanabi_rl.data.split import part_names
     from hanabi_rl.games.overcooked.recorded_games import save_recorded_games, split_by_pair
 
     if not fractions:
         raise ValueError("--fractions: expected fractions of the pairs of players, got none")
     parts = split_by_pair(_read(file), fractions, seed)
-    for number, part in enumerate(parts):
-        name = PART_NAMES[number] if len(parts) <= len(PART_NAMES) else f"part{number + 1}"
+    for name, part in zip(part_names(len(parts)), parts, strict=True):
         path = out / f"{file.name.split('.')[0]}_{name}.safetensors"
         save_recorded_games(path, part)
         print(f"{path}: {count(len(part), 'game')} of {count(len(set(part.pairs)), 'pair')}")

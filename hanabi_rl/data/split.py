@@ -10,6 +10,12 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.storage.validation import plain_number
 
 
+def part_names(count: int) -> list[str]:
+    """Names of the parts of a split: train, val and test, or part1, part2 ... if there are more."""
+    names = ["train", "val", "test"][:count]
+    return names if len(names) == count else [f"part{number}" for number in range(1, count + 1)]
+
+
 def split_games(games: Games, fractions: Sequence[float], seed: int) -> list[Games]:
     """Split games randomly into fractions; games of one deck stay together, in order. Raises
     ValueError if the fractions are not positive or do not add to 1, or a part is empty."""

@@ -114,8 +114,7 @@ def _portable_word(word: str) -> str:
 def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
     config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
     cls = type(config)
-    if {"-h", "--help"} & {*args}:
-        join_help_lines(cls)
+    join_help_lines(cls, args)
     parsed = parse_or_raise(
         lambda: tyro.cli(cls, prog=prog, default=config, args=args, description=cls.__doc__)
     )

@@ -56,9 +56,11 @@ def list_flags(target: Any, prefix: str = "") -> Iterator[str]:
             yield from list_flags(kind, f"{path}." if path else "")
 
 
-def join_help_lines(cls: Any) -> None:
-    """Join the wrapped lines of a config's field docstrings, nested configs included: tyro breaks
-    help at them (findings/tyro-wrapped-help.sh)."""
+def join_help_lines(cls: Any, args: Sequence[str]) -> None:
+    """Before help is printed, join the wrapped lines of a config's field docstrings, nested configs
+    included: tyro breaks help at them (findings/tyro-wrapped-help.sh)."""
+    if not {"-h", "--help"} & {*args}:
+        return
     import docstring_parser
 
     texts: dict[str, str | None] = {}
@@ -71,7 +73,7 @@ def join_help_lines(cls: Any) -> None:
             help_text = " ".join(text.split())
             field.metadata = types.MappingProxyType({**field.metadata, "help": help_text})
         for kind in filter(dataclasses.is_dataclass, _kinds(hints[field.name])[0]):
-            join_help_lines(kind)
+            join_help_lines(kind, args)
 
 
 def _kinds(hint: Any) -> tuple[list[Any], list[Any]]:

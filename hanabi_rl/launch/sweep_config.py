@@ -121,8 +121,7 @@ def parse_sweep(
         raise FileNotFoundError(f"--sweep {name}: no file {path}; sweeps: {names}")
     default = from_dict(SweepConfig, read_toml(path) | {"sweep": name}, where=str(path))
     check_lists_once(args, list_flags(SweepConfig))
-    if {"-h", "--help"} & {*args}:
-        join_help_lines(SweepConfig)
+    join_help_lines(SweepConfig, args)
     sweep, rest = parse_or_raise(
         lambda: tyro.cli(
             SweepConfig,

@@ -102,7 +102,7 @@ def test_nested_and_renamed_list_flags_are_found() -> None:
 
 def test_help_joins_wrapped_field_docstrings() -> None:
     config = ALGORITHMS["hdr_ippo"].config
-    join_help_lines(config)
+    join_help_lines(config, ["--help"])
     fields = {field.name: field for field in dataclasses.fields(config)}
     assert fields["num_shuffle_blocks"].metadata["help"].endswith("by the number of devices.")
     nested = {field.name: field for field in dataclasses.fields(BCTrainConfig)}

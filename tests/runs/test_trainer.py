@@ -24,7 +24,7 @@ SCHEDULE = Schedule(4, evaluate_at=range(0, 4, 2), save_at=range(0, 4, 2), selec
 
 
 class Counter:
-    """Counts its updates, beside the parameters of a policy."""
+    """Counts its updates, with the parameters of a policy."""
 
     def __init__(self) -> None:
         self.template = network_policy(TINY, 0)

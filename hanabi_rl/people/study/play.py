@@ -24,8 +24,8 @@ from hanabi_rl.people.study.matching import WaitingRoom, balance, sync_with_pair
 from hanabi_rl.people.study.participant import Participant, PlayedGame, is_warm_up
 from hanabi_rl.play.decks import evaluation_decks
 
-AGENT_NAME = "computer"  # hides the agents' names until the end ...
-PARTNER_NAME = "partner"  # ... and who is human, in studies with pairs of participants
+AGENT_NAME = "computer"  # hides the agents' names until the end
+PARTNER_NAME = "partner"  # a human partner, in studies with pairs of participants
 
 
 class StudyPlay(GameTables):
