@@ -157,8 +157,8 @@ class OffBeliefPPO(PPO):
         rules, gamma = self.env.rules, self.config.gamma
         plies = self.max_rounds * rules.num_players
         cards = rules.hand_size + plies
-        words = random_words(key, index, cards + plies * rules.num_moves)
-        noise = gumbel(words[:, cards:]).reshape(-1, plies, rules.num_moves)
+        words = random_words(key, index, cards + plies * rules.num_actions)
+        noise = gumbel(words[:, cards:]).reshape(-1, plies, rules.num_actions)
         sampled = resample_hand(rules, state, current_player(state), words[:, :cards].T, tilt)
 
         def ply(now: tuple[Any, ...], noise: jax.Array) -> tuple[tuple[Any, ...], jax.Array]:
