@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import tyro
 
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.registry import GameField
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.storage.validation import (
     INT32_MAX,
@@ -50,7 +51,7 @@ def check_divides(what: str, value: int, by: str, divisor: int) -> None:
 class TrainingConfig:
     """Settings of every training run."""
 
-    game: Annotated[Rules, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Rules)
+    game: GameField = dataclasses.field(default_factory=Rules)
     precision: Precision = "auto"
     """Precision of matrix products in training. auto: bfloat16 where the hardware is faster with
     it."""

@@ -19,12 +19,12 @@ import numpy as np
 
 from hanabi_rl.agents.policy import next_game, runs_search
 from hanabi_rl.data.games import FinalStates, Games
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi import dynamics as game
 from hanabi_rl.games.hanabi.decks import check_decks
 from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.games.prng import categorical
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.progress import SOON_S, Progress

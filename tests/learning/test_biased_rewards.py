@@ -77,7 +77,7 @@ def test_learner_reward_counts_own_moves_only(small: Any) -> None:
     timesteps, envs = rollout.transition.reward.shape
     learns = np.random.default_rng(0).random((timesteps, envs, 2)) < 0.5
     rollout = rollout.replace(episode=EpisodeSetup(is_learner=learns))
-    action, reward = jax.jit(ppo.current_player_actions)(rollout), rollout.transition.reward
+    action, reward = jax.jit(ppo.joint_actions)(rollout), rollout.transition.reward
     start = np.float32(0)
     wanted = preference(0.5, hint_color=0.5, misplay=-1.0)
     paid = np.asarray(reward_of(ppo.config, rollout, action, start, wanted))
@@ -100,7 +100,7 @@ def test_team_events_reward_all_moves(small: Any) -> None:
     rollout = small_rollout(ppo, small)
     no_seat = np.zeros((*rollout.transition.reward.shape, 2), bool)
     rollout = rollout.replace(episode=EpisodeSetup(is_learner=no_seat))
-    move, start = jax.jit(ppo.current_player_actions)(rollout), np.float32(0)
+    move, start = jax.jit(ppo.joint_actions)(rollout), np.float32(0)
     team = np.asarray(reward_of(config, rollout, move, start))
     assert np.abs(team - rollout.transition.reward).max() > 0.2
     wanted = preference(0.5, hint_color=0.5)

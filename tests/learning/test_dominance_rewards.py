@@ -38,7 +38,7 @@ def test_training_reward_weights_dominance_events(small):
 
     rollout = small_rollout(make_ppo(), small)
     weights = {"g1_weight": -0.5, "g2_weight": -1.0, "g3_weight": 0.02}
-    moves_made = jax.jit(make_ppo().current_player_actions)(rollout)
+    moves_made = jax.jit(make_ppo().joint_actions)(rollout)
     events = np.asarray(jax.jit(jax.vmap(dominated_moves))(rollout.state, moves_made))  # T, 3, N
     assert (events.sum(axis=(0, 2)) > 0).all()  # each type occurred
     for ppo in (make_ppo(**weights), make_ppo(**weights, teaming_weight=0.3)):

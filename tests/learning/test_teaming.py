@@ -79,7 +79,7 @@ def test_training_reward_weights_teaming(small):
     others = make_ppo(**shaped, teaming_weight=0.3), make_ppo(**shaped)
 
     def read(rollout):
-        moves = ppo.current_player_actions(rollout)
+        moves = ppo.joint_actions(rollout)
         assert event_metrics(ppo.config, rollout, moves) == {}
         rewards = [each.reward(rollout, steps) for each in (of_teaming, *others)]
         measured = event_metrics(of_teaming.config, rollout, moves)["teaming"]
