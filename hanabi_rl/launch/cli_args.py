@@ -22,6 +22,7 @@ from hanabi_rl.storage.renamed_fields import check_not_renamed
 
 C = TypeVar("C", bound=RunConfig)
 T = TypeVar("T")
+_NO_PREFIX = ("game", "shaping")  # fields whose flags have no prefix
 _OMITTED_FIELDS = {"preset", "seeds", *RESUMABLE_FIELDS} - {"total_steps"}
 
 
@@ -88,7 +89,8 @@ def command_of(algorithm: str, config: RunConfig, configs: Path) -> str:
 def _flag_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], at: str = ""
 ) -> list[str]:
-    """Flags that turn config `before` into `after`, nested dictionaries; the game has no prefix."""
+    """Flags that turn config `before` into `after`, nested dictionaries; game and shaping have no
+    prefix."""
     flags: list[str] = []
     for name, value in after.items():
         flag = f"{at}{name.replace('_', '-')}"
@@ -96,7 +98,7 @@ def _flag_differences(
             continue
         if isinstance(value, dict):
             nested = before[name] if isinstance(before.get(name), dict) else {}
-            flags += _flag_differences(nested, value, "" if name == "game" else f"{flag}.")
+            flags += _flag_differences(nested, value, "" if name in _NO_PREFIX else f"{flag}.")
         elif isinstance(value, bool):
             prefix, _, last = flag.rpartition(".")
             flags.append(f"--{flag}" if value else f"--{prefix}{'.' if prefix else ''}no-{last}")
