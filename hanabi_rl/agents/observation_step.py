@@ -37,7 +37,7 @@ def step(
     precision: Precision,
 ) -> tuple[PyTree, jax.Array]:
     """See `Policy.step`."""
-    actor = network.actor(rules.num_moves, precision)
+    actor = network.actor(rules.num_actions, precision)
     out: Any = actor.apply({"params": params}, carry, obs[None], legal[None], reset[None])
     carry, logits = out
     return carry, logits[0]
@@ -51,8 +51,8 @@ def next_game(rules: Rules, network: NetworkKind, carry: PyTree, batch: int) -> 
 
 def init_params(rules: Rules, network: NetworkKind, key: jax.Array) -> PyTree:
     """Initial parameters of the actor."""
-    actor = network.actor(rules.num_moves)
-    return networks.init_params(actor, key, network, rules.obs_size, rules.num_moves)
+    actor = network.actor(rules.num_actions)
+    return networks.init_params(actor, key, network, rules.obs_size, rules.num_actions)
 
 
 def widen_params(

@@ -158,8 +158,8 @@ class OffBeliefPPO(PPO):
         assert isinstance(shaping, HanabiShaping), "the game is Hanabi"
         plies = self.max_rounds * rules.num_players
         cards = rules.hand_size + plies
-        words = random_words(key, index, cards + plies * rules.num_moves)
-        noise = gumbel(words[:, cards:]).reshape(-1, plies, rules.num_moves)
+        words = random_words(key, index, cards + plies * rules.num_actions)
+        noise = gumbel(words[:, cards:]).reshape(-1, plies, rules.num_actions)
         sampled = resample_hand(rules, state, current_player(state), words[:, :cards].T, tilt)
 
         def ply(now: tuple[Any, ...], noise: jax.Array) -> tuple[tuple[Any, ...], jax.Array]:

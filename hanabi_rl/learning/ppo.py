@@ -132,8 +132,8 @@ class PPO:
     def module(self) -> nn.Module:
         """Actor-critic module."""
         if self.make_module is not None:
-            return self.make_module(self.network, self.env.rules.num_moves, self.config.precision)
-        return self.network.actor_critic(self.env.rules.num_moves, self.config.precision)
+            return self.make_module(self.network, self.env.rules.num_actions, self.config.precision)
+        return self.network.actor_critic(self.env.rules.num_actions, self.config.precision)
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
         """The network as (carry, inputs, legal, reset) -> (carry, logits, value), time first."""

@@ -177,8 +177,8 @@ class Collector:
             random_words(key, 2 * actors.index + 1, 2), impl="threefry2x32"
         )
         # one row of noise for all seats: only the current player has a choice
-        words = random_words(key, 2 * actors.index, (num_steps + 1) * rules.num_moves)
-        noise = gumbel(words).reshape(num_envs, num_steps + 1, rules.num_moves).swapaxes(0, 1)
+        words = random_words(key, 2 * actors.index, (num_steps + 1) * rules.num_actions)
+        noise = gumbel(words).reshape(num_envs, num_steps + 1, rules.num_actions).swapaxes(0, 1)
 
         def step(
             actors: RunnerState, now: tuple[jax.Array, jax.Array]

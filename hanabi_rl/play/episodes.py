@@ -259,7 +259,7 @@ def _play_chunk(
         own = jax.vmap(jax.random.fold_in)(own_keys[play.game], play.turn)
         seat_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
         own = jax.vmap(seat_keys)(own, seats)  # [n, P], compiled away if no policy reads it
-        carries, logits, first = [], jnp.zeros((slots, rules.num_moves)), 0
+        carries, logits, first = [], jnp.zeros((slots, rules.num_actions)), 0
         for policy, carry, held in zip(policies, play.carries, positions, strict=True):
             allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
             last = first + len(allowed)

@@ -196,7 +196,7 @@ def expected_return(
     total = shaped(many, following, reward)
     started = np.zeros(ROWS, bool)
     returns, chances, _ = look(played.ppo, played.learner.params, returns, following, started)
-    for answer in range(TINY.num_moves):
+    for answer in range(TINY.num_actions):
         after, reward, over = step(TINY, following, np.full(ROWS, answer))
         _, _, value = look(played.ppo, played.learner.params, returns, after, started)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)

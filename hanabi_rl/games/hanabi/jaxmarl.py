@@ -132,9 +132,9 @@ class JaxMARLHanabi(MultiAgentEnv):
         self.max_info_tokens, self.max_life_tokens = rules.max_info_tokens, rules.max_life_tokens
         self.num_cards_of_rank = np.array(rules.num_cards_of_rank)
         self.deck_size = rules.deck_size
-        self.num_moves = rules.num_moves
+        self.num_moves = rules.num_actions
         self.obs_size = rules.obs_size
-        self.action_spaces = {agent: Discrete(rules.num_moves) for agent in self.agents}
+        self.action_spaces = {agent: Discrete(rules.num_actions) for agent in self.agents}
         # a plain number, as in jaxmarl's Hanabi: its baselines rely on it
         shape: Any = rules.obs_size
         self.observation_spaces = {agent: Box(low=0, high=1, shape=shape) for agent in self.agents}

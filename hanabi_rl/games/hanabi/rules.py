@@ -151,14 +151,14 @@ class Rules:
         return self.num_cards
 
     @property
-    def num_moves(self) -> int:
+    def num_actions(self) -> int:
         """Number of actions, the no-op included: 21, 31, 39 and 49 for 2 to 5 players."""
         return 2 * self.hand_size + (self.num_players - 1) * (self.num_colors + self.num_ranks) + 1
 
     @property
     def noop(self) -> int:
         """Id of the no-op, the last action: used by idle seats."""
-        return self.num_moves - 1
+        return self.num_actions - 1
 
     @property
     def max_turns(self) -> int:

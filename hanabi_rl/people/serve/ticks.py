@@ -112,7 +112,7 @@ def step(
     greedy actions int32[W] and the probabilities float32[W, A]."""
     used = seats.row < tick.turn.shape[0]
     row = jnp.where(used, seats.row, 0)
-    idle = jnp.arange(policy.rules.num_moves) == policy.rules.noop
+    idle = jnp.arange(policy.rules.num_actions) == policy.rules.noop
     active = used & seats.queried if runs_search(policy) else used
     legal = jnp.where(active[:, None], tick.legal[row, seats.seat], idle)
     fold = jax.vmap(jax.random.fold_in)
