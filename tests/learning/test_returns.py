@@ -151,6 +151,20 @@ def test_training_reward_by_hand() -> None:
     assert trained_on(True, 0.5, 1.0) == [1, 0, 1, -2, 1]
 
 
+def test_kept_points_and_life_cost_apply_alone(small: Any) -> None:
+    rollout = small_rollout(make_ppo(), small)
+    reward, lives = rollout.transition.reward, rollout.transition.lives.astype(int)
+    lost = rollout.state.life_tokens.astype(int) - lives
+    bombed = (lost > 0) & (lives == 0)
+    assert (lost > 0).sum() > bombed.sum() > 0 > reward[bombed].min()
+    for shaping, expected in (
+        (HanabiShaping(keep_points=True), np.where(bombed, 0.0, reward)),
+        (HanabiShaping(life_cost=0.5), reward - 0.5 * lost),
+    ):
+        paid = make_ppo(shaping=shaping).reward(rollout, jnp.float32(0))
+        np.testing.assert_allclose(paid, expected, atol=1e-6)
+
+
 def test_longer_resumed_run_keeps_reward_schedule(small: Any) -> None:
     """Resumed with more steps, it has reached the true score where it first ended."""
     shaping = HanabiShaping(keep_points=True, life_cost=1.0)

@@ -84,7 +84,7 @@ def test_training_reward_weights_teaming(small):
         moves = ppo.current_player_actions(rollout)
         assert ppo.config.shaping.metrics(rollout, moves) == {}
         rewards = [make_ppo(shaping=x).reward(rollout, steps) for x in (teaming, both, shaped)]
-        measured = teaming.metrics(rollout, moves)["teaming"]
+        measured = make_ppo(shaping=teaming).rollout_metrics(rollout)["teaming"]
         return teaming.team_events(rollout, moves)["teaming"], rewards, measured
 
     # the count is the sum over devices: here, one
