@@ -82,7 +82,7 @@ WAY = {
         "ObservationView.minibatch_inputs",
     ),
     "learning.partner_population": ("apply_policy", "_apply_one"),
-    "learning.rewards": ("training_reward",),
+    "learning.rewards": ("HanabiShaping.reward", "with_biased_reward"),
     "learning.returns": ("td_error", "gae"),
     "learning.minibatches": ("minibatch_indices",),
     "learning.losses": (

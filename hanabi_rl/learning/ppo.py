@@ -30,7 +30,6 @@ from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_nonfinite
 from hanabi_rl.learning.network_inputs import LEARNING_INPUTS, observation_view
 from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.returns import TD_ERRORS, gae, semi_mdp_values
-from hanabi_rl.learning.rewards import event_metrics, training_reward
 from hanabi_rl.learning.rollout import (
     EMPTY_CONTEXT,
     Collector,
@@ -260,7 +259,7 @@ class PPO:
     ) -> jax.Array:
         """Training reward, float32 [T, N] or [T, N, R], after `timesteps` environment timesteps."""
         actions, progress = self.joint_actions(rollout), self.progress(timesteps)
-        return training_reward(self.config, rollout, actions, progress, preference)
+        return self.config.shaping.reward(rollout, actions, progress, preference)
 
     def progress(self, timesteps: jax.Array) -> jax.Array:
         """Fraction of training completed after `timesteps` environment timesteps, float32 []."""
@@ -274,9 +273,8 @@ class PPO:
 
     def rollout_metrics(self, rollout: Rollout) -> losses.Metrics:
         """Metrics of the games in a rollout."""
-        return game_metrics(rollout) | event_metrics(
-            self.config, rollout, self.joint_actions(rollout)
-        )
+        actions = self.joint_actions(rollout)
+        return game_metrics(rollout) | self.config.shaping.metrics(rollout, actions)
 
     def returns(
         self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array

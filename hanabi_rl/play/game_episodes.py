@@ -103,7 +103,7 @@ def _play(
     """Scores [n], lengths int32 [n], actions uint8 [T, n, P], and bool [n], True after NaN.
 
     `held[g]` are the seats of policy g, whose rows are ordered seat by seat. Streams of a game: 0
-    starts it; 3 t + 1, 3 t + 2 and 3 t + 3 are for the step, the samples and the policies at step t.
+    starts it; 3 t + 1, 3 t + 2 and 3 t + 3 are for step t, its samples and the policies.
     """
     num_games, players, num_actions = len(index), rules.num_players, rules.num_actions
     pairs = random_words(key, index, 2)

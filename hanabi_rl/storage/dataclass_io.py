@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
 
-from hanabi_rl.storage.renamed_fields import RENAMED, RENAMED_VALUES
+from hanabi_rl.storage.renamed_fields import MOVED, RENAMED, RENAMED_VALUES
 from hanabi_rl.storage.validation import InvalidValueError
 
 T = TypeVar("T")
@@ -44,10 +44,13 @@ def from_dict(
     hints = typing.get_type_hints(cls)
     known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if unknown := sorted(set(data) - set(known)):
-        new = RENAMED.get(unknown[0])
-        expected = (
-            f"one of {', '.join(sorted(known))}" if new not in known else f"its new name {new}"
-        )
+        new = RENAMED.get(unknown[0], unknown[0])
+        if new in known:
+            expected = f"its new name {new}"
+        elif (table := MOVED.get(new)) in known:
+            expected = f"{new} in the table {table} ({table}.{new})"
+        else:
+            expected = f"one of {', '.join(sorted(known))}"
         raise ValueError(f"{where}: unknown field {unknown[0]!r}; expected {expected}")
     base = default if default is not None else cls()
     changes: dict[str, Any] = {}

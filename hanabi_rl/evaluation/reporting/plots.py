@@ -181,9 +181,7 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
                 axes.legend(fontsize=8, framealpha=0.9, edgecolor="none")  # readable over a line
 
 
-def _selfplay_panel(
-    max_score: float | None, reference: tuple[float, str] | None = None
-) -> Panel:
+def _selfplay_panel(max_score: float | None, reference: tuple[float, str] | None = None) -> Panel:
     series = {"selfplay_mean": "mean score", "selfplay_points": "points, lost lives ignored"}
     greedy = "Self-play" if max_score is None else "Greedy self-play"
     return Panel(f"{greedy}{_out_of(max_score)}", "points per game", series, reference)
