@@ -38,8 +38,8 @@ def game_from_text(text: str, default: Any = None) -> Any:
     game or variant."""
     name, colon, variant = text.partition(":")
     cls = game_class(name)
-    field = getattr(cls, "variant", None)
-    if colon and field is None:
+    field: str = getattr(cls, "variant", "")
+    if colon and not field:
         raise ValueError(f"expected {name} without a variant, got {text!r}")
     base = default if type(default) is cls else cls()
     return base.replace(**{field: variant} if colon else {})

@@ -97,7 +97,7 @@ def kl_along_play(
         lengths=played.lengths,
         groups=np.arange(num_games, dtype=np.int32),
     )
-    both = (record_logits(of, records) for of in (reference, policy))
-    kl = np.asarray(kl_to_reference(*both), np.float64)
+    expected, got = (jnp.asarray(record_logits(of, records)) for of in (reference, policy))
+    kl = np.asarray(kl_to_reference(expected, got), np.float64)
     counted = records.is_played
     return np.where(counted[..., None], kl, 0).sum(axis=(1, 2)), rules.num_players * counted.sum(1)

@@ -24,8 +24,14 @@ class RememberingState(State):
     """uint8[N, P]."""
 
 
-def _words(state: State) -> list[jax.Array]:
-    return [state.players, state.pots, state.counters_low, state.counters_high]
+def _remembering(state: State, last: jax.Array) -> RememberingState:
+    return RememberingState(
+        players=state.players,
+        pots=state.pots,
+        counters_low=state.counters_low,
+        counters_high=state.counters_high,
+        last=last,
+    )
 
 
 def _with_last(obs: jax.Array, last: jax.Array) -> jax.Array:
@@ -94,7 +100,7 @@ class Overcooked(Game):
         if not self.last_action:
             return state
         stay = jnp.full((state.players.shape[0], 2), STAY, jnp.uint8)
-        return RememberingState(*_words(state), last=stay)
+        return _remembering(state, stay)
 
     def step(self, state: State, action: jax.Array, keys: jax.Array) -> tuple[State, Outcome]:
         """See `Game`."""
@@ -104,7 +110,7 @@ class Overcooked(Game):
             reward=rewards.reward, done=after.steps >= self.horizon, shaped=rewards.shaped
         )
         if isinstance(state, RememberingState):
-            after = RememberingState(*_words(after), last=action.astype(jnp.uint8))
+            after = _remembering(after, action.astype(jnp.uint8))
         return after, outcome
 
     def observe(self, state: State) -> jax.Array:
