@@ -68,18 +68,17 @@ def train(kitchen: str, seed: int, folder: Path, data: str, steps: int | None) -
     bc_train = run("bc-train", "bc", data=(halves["train"],), val=(halves["test"],))
     run("bc-test", "bc", data=(halves["test"],), val=(halves["train"],))
     run("sp", "ippo")
-    run("br-bc", "br_bc", bc_policy=str(bc_train), bc_select="loss")
-    run("hdr", "hdr_ippo", bc_policy=str(bc_train), bc_select="loss", kl_weight=0.1)
+    run("br-bc", "br_bc", bc_policy=str(bc_train), bc_select="selfplay")
+    run("hdr", "hdr_ippo", bc_policy=str(bc_train), bc_select="selfplay", kl_weight=0.1)
 
 
 def measure(folder: Path, seed: int, data: str) -> dict[str, float]:
     """Points of the agents in a folder by row of the table, and cross-entropies."""
-    bc_train, bc_test = (
-        load_policy(folder / f"bc-{part}" / "policy-loss") for part in ("train", "test")
-    )
+    bc_train, bc_test = (load_policy(folder / f"bc-{part}") for part in ("train", "test"))
     rows = {"BC self-play": evaluate_selfplay(bc_train, GAMES, seed).summary.mean.mean}
     games = load_game_records([f"{data}?part=test"], bc_train.rules)
-    rows["BC cross-entropy"] = predict(bc_train, games).cross_entropy().mean
+    predictor = load_policy(folder / "bc-train" / "policy-loss")
+    rows["BC cross-entropy"] = predict(predictor, games).cross_entropy().mean
     for name, label in (("sp", "SP"), ("br-bc", "BR-BC"), ("hdr", "HDR-IPPO")):
         policy = load_policy(folder / name)
         rows[f"{label} self-play"] = evaluate_selfplay(policy, GAMES, seed).summary.mean.mean
