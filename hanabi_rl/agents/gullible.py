@@ -5,12 +5,12 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.hint_inference import first_true
-from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.rule_family import believed
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import PyTree
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import decode_observation
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 IF_PLAYABLE, ALWAYS = 1, 2

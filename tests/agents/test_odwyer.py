@@ -9,12 +9,12 @@ from support.compiled import observe
 
 from hanabi_rl.agents.bots import holmes, odwyer_common, smart
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import decode_observation
 from hanabi_rl.games.hanabi.state import State
 
 RULES = Rules()
@@ -30,9 +30,10 @@ def as_set(text: str) -> int:
 
 
 def board(played: str = "", discarded: str = "", tokens: int = 8, deck: int = 40) -> Board:
-    gone = np.zeros(25, np.int32)
-    np.add.at(gone, cards(discarded), 1)
-    return Board(jnp.uint32(as_set(played)), jnp.array(gone), jnp.int32(tokens), jnp.int32(deck))
+    gone = cards(discarded)
+    planes = [sum(1 << card for card in set(gone) if gone.count(card) > j) for j in range(3)]
+    discards = jnp.array(planes, jnp.uint32)
+    return Board(jnp.uint32(as_set(played)), discards, jnp.int32(tokens), jnp.int32(deck))
 
 
 @jax.jit

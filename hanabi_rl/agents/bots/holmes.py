@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.agents.bots.value import decide, lowest_missing, next_discards
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 class Notes(NamedTuple):
@@ -46,7 +46,7 @@ def nothing_known(rules: Rules) -> Notes:
     return jax.tree.map(lambda blank: jnp.full(shape, blank), _blank(rules))
 
 
-def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
+def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     """Notes after the last move, with deductions on the current table."""
     board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
@@ -77,7 +77,7 @@ def _of_rank(rules: Rules, rank: jax.Array) -> jax.Array:
 
 
 def _after_rank_hint(
-    rules: Rules, notes: Notes, board: Board, hint: common.LastHint, seen: DecodedObservation
+    rules: Rules, notes: Notes, board: Board, hint: common.LastHint, seen: SeatObservation
 ) -> Notes:
     applies = hint.is_rank & ~hint.reclaim
     touched, others = hint.touched & applies, hint.untouched & applies
@@ -95,7 +95,7 @@ def _after_rank_hint(
     )
 
 
-def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservation) -> Notes:
+def _after_play(rules: Rules, notes: Notes, board: Board, seen: SeatObservation) -> Notes:
     card = seen.last.card
     is_common = seen.last.scored & ~common.in_set(card, common.last_copies(rules, board))
     it = is_common & ~notes.valuable & common.in_set(notes.possible, card)
@@ -157,7 +157,7 @@ def _name(rules: Rules, notes: Notes) -> Notes:
     )
 
 
-def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
+def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
     board = common.board_now(seen)
     playable, last = (common.playable_cards(rules, board), common.last_copies(rules, board))

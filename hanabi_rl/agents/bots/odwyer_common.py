@@ -1,8 +1,8 @@
 """Common parts of O'Dwyer's bots: table before and after the last move, shifts of slots, hints.
 
 Unbatched. Rows are seats relative to the observer; a single card is a set of one (``uint32``), as
-in `hanabi_rl.agents.bots.obs_view`. *Hint values* are the ``V = C + R`` colours, then ranks;
-*partners* are the other seats, next player first.
+in `SeatObservation`. *Hint values* are the ``V = C + R`` colours, then ranks; *partners* are the
+other seats, next player first.
 """
 
 from typing import NamedTuple
@@ -11,28 +11,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, to_set, with_left
 from hanabi_rl.games.hanabi.actions import Moves, action_slices, encode
-from hanabi_rl.games.hanabi.bits import count
-from hanabi_rl.games.hanabi.cards import next_cards
+from hanabi_rl.games.hanabi.bits import count, tally, to_set
+from hanabi_rl.games.hanabi.cards import last_copies as single_copies
+from hanabi_rl.games.hanabi.cards import next_cards, without_copy
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 class Board(NamedTuple):
     """Public state of the table."""
 
     played: jax.Array  # uint32[]: cards on the fireworks
-    discarded: jax.Array  # int32[K]: copies of each card discarded or misplayed
+    discards: jax.Array  # uint32[M]: copies discarded or misplayed, as planes of sets
     tokens: jax.Array  # int32[]: information tokens
     deck: jax.Array  # int32[]: cards left in the deck
 
 
-def board_now(seen: DecodedObservation) -> Board:
+def board_now(seen: SeatObservation) -> Board:
     """Observed table."""
-    return Board(played=seen.played, discarded=seen.discarded, tokens=seen.info, deck=seen.deck)
+    return Board(played=seen.played, discards=seen.discards, tokens=seen.info, deck=seen.deck)
 
 
-def board_before(rules: Rules, seen: DecodedObservation) -> Board:
+def board_before(rules: Rules, seen: SeatObservation) -> Board:
     """Table before the last move, at which the original bots are notified."""
     last = seen.last
     took = jnp.any(last.slot)
@@ -41,7 +42,7 @@ def board_before(rules: Rules, seen: DecodedObservation) -> Board:
     wasted = took & ~last.scored
     return Board(
         played=jnp.where(last.scored, seen.played & ~last.card, seen.played),
-        discarded=seen.discarded - jnp.where(wasted, members(rules, last.card), 0),
+        discards=jnp.stack(without_copy(seen.discards, jnp.where(wasted, last.card, 0))),
         tokens=seen.info + last.is_hint - gained,
         deck=seen.deck + drew,
     )
@@ -59,17 +60,17 @@ def playable_cards(rules: Rules, board: Board) -> jax.Array:
 
 def gone(rules: Rules, board: Board) -> jax.Array:
     """Copies of each card played, misplayed or discarded: int32[K]."""
-    return board.discarded + members(rules, board.played)
+    return tally(rules, board.discards) + tally(rules, board.played)
 
 
 def all_gone(rules: Rules, board: Board, elsewhere: jax.Array) -> jax.Array:
     """Cards with all copies gone or `elsewhere` int32[K]: uint32[]."""
-    return to_set(gone(rules, board) + elsewhere >= jnp.array(copies(rules)))
+    return to_set(gone(rules, board) + elsewhere >= jnp.array(rules.num_copies))
 
 
 def last_copies(rules: Rules, board: Board) -> jax.Array:
     """Cards not played yet with one copy left, reachable or not: uint32[]."""
-    return with_left(rules, board.discarded, 1) & ~board.played
+    return single_copies(rules, board.discards) & ~board.played
 
 
 def color_of(rules: Rules, card: jax.Array) -> jax.Array:
@@ -103,7 +104,7 @@ def at_slot(slot: jax.Array, there: jax.Array, hand_size: int) -> jax.Array:
 
 
 def move_down(
-    seen: DecodedObservation, notes: jax.Array, blank: jax.Array | float | bool
+    seen: SeatObservation, notes: jax.Array, blank: jax.Array | float | bool
 ) -> jax.Array:
     """Shift notes ``[P, H]`` after the last move: the card played or discarded leaves, newer ones
     move down a slot, and the newest gets `blank`."""
@@ -126,7 +127,7 @@ class LastHint(NamedTuple):
     to_next: jax.Array  # bool[]: the target is the next player after the giver
 
 
-def last_hint(rules: Rules, seen: DecodedObservation) -> LastHint:
+def last_hint(rules: Rules, seen: SeatObservation) -> LastHint:
     """Decode the last move as a hint."""
     last = seen.last
     of_target = last.target[:, None] & (seen.knowledge != 0)
@@ -148,7 +149,7 @@ def hint_cards(rules: Rules) -> np.ndarray:
     return np.array(rules.color_cards + rules.rank_cards, np.uint32)
 
 
-def touches(rules: Rules, seen: DecodedObservation) -> jax.Array:
+def touches(rules: Rules, seen: SeatObservation) -> jax.Array:
     """Cards that each hint would touch: bool[P-1, V, H]."""
     return (seen.hands[1:, None] & hint_cards(rules)[:, None]) != 0
 
@@ -178,7 +179,7 @@ def best_hint(worth: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.argmax(worth, axis=-1), jnp.max(worth, axis=-1)
 
 
-def reclaim_action(rules: Rules, seen: DecodedObservation) -> jax.Array:
+def reclaim_action(rules: Rules, seen: SeatObservation) -> jax.Array:
     """Hint that passes the turn with all tokens: the rank of the previous player's oldest card."""
     return hint_action(rules, rules.num_players - 2, rank_value(rules, seen.hands[-1, 0]))
 

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 class Notes(NamedTuple):
@@ -29,7 +29,7 @@ def nothing_known(rules: Rules) -> Notes:
     return Notes(color=unknown, rank=unknown, playable=jnp.zeros(shape, jnp.bool_))
 
 
-def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
+def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     """Notes after the last move."""
     hint = common.last_hint(rules, seen)
     color = common.color_of(rules, seen.last.hinted & -seen.last.hinted)
@@ -64,13 +64,13 @@ def lowest_playable(playable: jax.Array, rank: jax.Array) -> tuple[jax.Array, ja
     return jnp.argmin(jnp.where(playable, rank, 99)), jnp.any(playable)
 
 
-def newly_playable(rules: Rules, playable: jax.Array, seen: DecodedObservation) -> jax.Array:
+def newly_playable(rules: Rules, playable: jax.Array, seen: SeatObservation) -> jax.Array:
     """Number of playable, unflagged cards that each hint would touch: int32[P-1, V]."""
     new = ((seen.hands & common.playable_cards(rules, common.board_now(seen))) != 0) & ~playable
     return jnp.sum(common.touches(rules, seen) & new[1:, None], axis=-1)
 
 
-def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
+def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
     playable = common.playable_cards(rules, common.board_now(seen))
     wrong = (seen.hands != 0) & ((seen.hands & playable) == 0)

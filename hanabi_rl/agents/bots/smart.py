@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, members, with_left
 from hanabi_rl.agents.bots.odwyer_common import Board
-from hanabi_rl.games.hanabi.bits import count
-from hanabi_rl.games.hanabi.cards import successors, useless_cards
+from hanabi_rl.games.hanabi.bits import count, tally
+from hanabi_rl.games.hanabi.cards import exhausted_cards, last_copies, successors, useless_cards
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 KNOWS_ALL, KNOWN_RANKS_FROM = 7, 5
 """Value of a playable card of unknown rank, and of the lowest rank (minus 1 per rank)."""
@@ -34,13 +34,13 @@ class CardClasses(NamedTuple):
 
 def card_classes(rules: Rules, board: Board) -> CardClasses:
     """Playable, worthless and valuable cards."""
-    used_up, single = (with_left(rules, board.discarded, left) for left in (0, 1))
     # a card without copies left is itself not counted: no slot holds it
-    worthless = useless_cards(rules, board.played, successors(rules, used_up))
+    exhausted = exhausted_cards(rules, board.discards)
+    worthless = useless_cards(rules, board.played, successors(rules, exhausted))
     return CardClasses(
         playable=common.playable_cards(rules, board),
         worthless=worthless,
-        valuable=single & ~worthless,
+        valuable=last_copies(rules, board.discards) & ~worthless,
     )
 
 
@@ -76,7 +76,7 @@ def nothing_known(rules: Rules) -> jax.Array:
     return jnp.full((rules.num_players, rules.hand_size), rules.all_cards, jnp.uint32)
 
 
-def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
+def observe(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     """Notes after the last move, with deductions on the current table."""
     board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     kinds, present = card_classes(rules, board), seen.knowledge != 0
@@ -101,7 +101,7 @@ def next_discards(notes: jax.Array, present: jax.Array, kinds: CardClasses) -> j
 
 
 def _no_warning(
-    notes: jax.Array, seen: DecodedObservation, board: Board, kinds: CardClasses
+    notes: jax.Array, seen: SeatObservation, board: Board, kinds: CardClasses
 ) -> jax.Array:
     """Notes if the last player gave the next no warning: its next discard is not valuable."""
     next_player = jnp.roll(seen.last.actor, 1)
@@ -110,7 +110,7 @@ def _no_warning(
 
 
 def _finesse(
-    rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses
+    rules: Rules, notes: jax.Array, seen: SeatObservation, kinds: CardClasses
 ) -> jax.Array:
     """Notes after a finesse: a known playable card is discarded, so another player has it."""
     last = seen.last
@@ -133,7 +133,7 @@ def _finesse(
     return jnp.where(is_finesse, found, notes)
 
 
-def _newest(seen: DecodedObservation) -> jax.Array:
+def _newest(seen: SeatObservation) -> jax.Array:
     """Newest card of each hand, bool[P, H]."""
     present = seen.knowledge != 0
     return present & ~jnp.roll(present, -1, axis=1).at[:, -1].set(False)
@@ -153,7 +153,7 @@ def _warned(
 def _read_hint(
     rules: Rules,
     notes: jax.Array,
-    seen: DecodedObservation,
+    seen: SeatObservation,
     kinds: CardClasses,
     hint: common.LastHint,
 ) -> jax.Array:
@@ -174,9 +174,7 @@ def _read_hint(
 _Going = tuple[jax.Array, jax.Array, jax.Array]
 
 
-def _locate(
-    rules: Rules, notes: jax.Array, present: jax.Array, seen: DecodedObservation
-) -> jax.Array:
+def _locate(rules: Rules, notes: jax.Array, present: jax.Array, seen: SeatObservation) -> jax.Array:
     """Exclude copies gone or located in hands, until no further card is located."""
     board = common.board_now(seen)
 
@@ -192,13 +190,13 @@ def _locate(
 
 def _located(rules: Rules, notes: jax.Array, present: jax.Array) -> jax.Array:
     known = jnp.where(present & (count(notes) == 1), notes, 0)
-    return jnp.sum(members(rules, known), axis=(0, 1))
+    return tally(rules, known)
 
 
 def _hints(
     rules: Rules,
     notes: jax.Array,
-    seen: DecodedObservation,
+    seen: SeatObservation,
     kinds: CardClasses,
     discards: jax.Array,
 ) -> jax.Array:
@@ -225,14 +223,14 @@ def _size(cards: jax.Array) -> jax.Array:
     return jnp.where(cards == 0, CONFUSED, count(cards))
 
 
-def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
+def choose(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
     board = common.board_now(seen)
     kinds, present = card_classes(rules, board), seen.knowledge != 0
     mine = notes[0]
     known = jnp.where(present[0] & (count(mine) == 1), mine, 0)
-    eye = jnp.sum(members(rules, seen.hands), axis=(0, 1))
-    eye += jnp.sum(members(rules, known), axis=0)
+    eye = tally(rules, seen.hands)
+    eye += tally(rules, known)
     private = rule_out(rules, mine, board, eye)
     play, plays = _play(rules, mine, private, present[0], kinds)
     guess, guesses = _mystery(private, present[0], kinds, seen)
@@ -283,7 +281,7 @@ def _by_rank(rules: Rules, cards: jax.Array, unknown: int, step: int, first: int
 
 
 def _mystery(
-    private: jax.Array, present: jax.Array, kinds: CardClasses, seen: DecodedObservation
+    private: jax.Array, present: jax.Array, kinds: CardClasses, seen: SeatObservation
 ) -> tuple[jax.Array, jax.Array]:
     """Near the end: the newest slot most likely playable, and True if it is to be tried."""
     late = seen.deck <= jnp.where(seen.lives >= 3, 3, 1)

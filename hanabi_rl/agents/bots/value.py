@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import lowest_playable, newly_playable, still_playable
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.bots import holmes
@@ -38,7 +38,7 @@ def nothing_known(rules: Rules) -> Notes:
     return jax.tree.map(lambda blank: jnp.full(shape, blank), BLANK)
 
 
-def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
+def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     """Notes after the last move."""
     board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
@@ -65,7 +65,7 @@ def _after_color_hint(rules: Rules, notes: Notes, board: Board, hint: common.Las
 
 
 def _after_rank_hint(
-    rules: Rules, notes: Notes, board: Board, hint: common.LastHint, seen: DecodedObservation
+    rules: Rules, notes: Notes, board: Board, hint: common.LastHint, seen: SeatObservation
 ) -> Notes:
     touched = hint.touched & hint.is_rank & ~hint.reclaim
     rank = common.rank_of(rules, hint.cards & -hint.cards)
@@ -79,7 +79,7 @@ def _after_rank_hint(
     )
 
 
-def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservation) -> Notes:
+def _after_play(rules: Rules, notes: Notes, board: Board, seen: SeatObservation) -> Notes:
     last, card = seen.last, seen.last.card
     was_last = last.scored & common.in_set(card, common.last_copies(rules, board))
     stays = still_playable(rules, notes.color, notes.rank, card) | ~last.scored | was_last
@@ -92,7 +92,7 @@ def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservati
     )
 
 
-def next_discards(notes: "Notes | holmes.Notes", seen: DecodedObservation) -> jax.Array:
+def next_discards(notes: "Notes | holmes.Notes", seen: SeatObservation) -> jax.Array:
     """Next discard of each seat, bool[P, H]: its oldest card not flagged valuable; none while a
     card is flagged playable or worthless."""
     present = seen.knowledge != 0
@@ -111,7 +111,7 @@ def lowest_missing(rules: Rules, board: Board) -> jax.Array:
     return jnp.min(common.piles(rules, board))
 
 
-def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
+def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
     board = common.board_now(seen)
     playable = common.playable_cards(rules, board)
@@ -133,7 +133,7 @@ def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
 def decide(
     rules: Rules,
     notes: "Notes | holmes.Notes",
-    seen: DecodedObservation,
+    seen: SeatObservation,
     worth: jax.Array,
     urgent: jax.Array,
     saved: jax.Array,

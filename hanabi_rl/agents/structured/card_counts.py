@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.games.batching import materialize
-from hanabi_rl.games.hanabi.cards import next_cards, useless_cards
+from hanabi_rl.games.hanabi.cards import next_cards, useless_cards, without_copy
 from hanabi_rl.games.hanabi.rules import Rules
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
+    from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 Planes = Sequence[jax.Array]
 """Entry j is the set uint32[N] of cards with at least j + 1 copies."""
@@ -35,38 +35,27 @@ class CardCounts(NamedTuple):
 
 def count_cards(rules: Rules, seat_obs: "SeatObservation") -> CardCounts:
     """Count cards from an observation."""
-    seen = seat_obs.seen
-    planes = [jnp.full_like(seen.played, full) for full in rules.full_planes]
+    planes = [jnp.full_like(seat_obs.played, full) for full in rules.full_planes]
     for gone in seat_obs.discards:
-        planes = _take(planes, gone)
+        planes = without_copy(planes, gone)
     kept = planes  # copies in fireworks, hands and deck
-    useless = materialize(useless_cards(rules, seen.played, ~kept[0] & rules.all_cards))
-    left = [materialize(plane) for plane in _take(planes, seen.played)]
+    useless = materialize(useless_cards(rules, seat_obs.played, ~kept[0] & rules.all_cards))
+    left = [materialize(plane) for plane in without_copy(planes, seat_obs.played)]
     unseen, once, repeated = left, jnp.zeros_like(useless), jnp.zeros_like(useless)
-    for hand in seen.hands[1:]:
+    for hand in seat_obs.hands[1:]:
         for card in hand:
-            unseen = _take(unseen, card)
+            unseen = without_copy(unseen, card)
             repeated |= once & card
             once |= card
     single = kept[0] & ~kept[1] if len(kept) > 1 else kept[0]
     return CardCounts(
-        playable=materialize(next_cards(rules, seen.played) & ~useless),
+        playable=materialize(next_cards(rules, seat_obs.played) & ~useless),
         useless=useless,
         critical=materialize(single & ~useless),
         left=left,
         unseen=[materialize(plane) for plane in unseen],
         repeated=materialize(repeated),
     )
-
-
-def _take(planes: Planes, cards: jax.Array) -> list[jax.Array]:
-    """Remove one copy of each card in the set."""
-    fewer = []
-    for plane in reversed(planes):
-        taken = plane & cards
-        fewer.append(plane & ~taken)
-        cards = cards & ~taken
-    return fewer[::-1]
 
 
 def copies(sets: jax.Array, planes: Planes) -> jax.Array:

@@ -25,15 +25,14 @@ from hanabi_rl.agents.bots.hint_inference import (
     soon_playable,
     union_and_repeats,
 )
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.structured.card_counts import CardCounts, copies
 from hanabi_rl.agents.structured.card_features import CardProbs
 from hanabi_rl.agents.structured.packed_features import Columns
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.batching import materialize
 from hanabi_rl.games.hanabi.bits import count, union
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 _SIGNED = [False] * 12 + [True, False, True]
 
@@ -53,14 +52,12 @@ def features(
     rules: Rules, seat_obs: SeatObservation, counts: CardCounts, public: CommonKnowledge
 ) -> list[Columns]:
     """Columns that this set adds to the features of table, own cards, others' cards and hints."""
-    everyone, mine, board, danger, effects = _read(rules, public, seat_obs.seen, counts.unseen[0])
+    everyone, mine, board, danger, effects = _read(rules, public, seat_obs, counts.unseen[0])
     own = CardProbs(mine.candidates[0] & counts.unseen[0], counts.unseen)
     theirs = CardProbs(everyone.candidates[1:], counts.left)
     soon = soon_playable(rules, board, everyone.claimed)
-    held = seat_obs.seen.hands[1:]
-    next_wrong = jnp.any(
-        everyone.playable[1] & ((seat_obs.seen.hands[1] & counts.playable) == 0), 0
-    )
+    held = seat_obs.hands[1:]
+    next_wrong = jnp.any(everyone.playable[1] & ((seat_obs.hands[1] & counts.playable) == 0), 0)
     next_idle = ~jnp.any(everyone.playable[1] | everyone.trash[1], axis=0)
     best = jnp.maximum(jnp.max(effects.worth, axis=0), -50.0)
     table_columns = [
@@ -121,7 +118,7 @@ def _by_action(rules: Rules, column: jax.Array) -> jax.Array:
 
 
 def _read(
-    rules: Rules, public: CommonKnowledge, seen: DecodedObservation, unseen: jax.Array
+    rules: Rules, public: CommonKnowledge, seen: SeatObservation, unseen: jax.Array
 ) -> tuple[HandInference, HandInference, CardFacts, jax.Array, HintEffects]:
     """Return the inferences of all players, those of the observer (row 0 only), the board, the next
     player's discard loss and the hint effects. `unseen` uint32[*B]: possible own cards."""

@@ -1,8 +1,8 @@
 """Card facts as sets: playable cards, useless cards, last copies.
 
 Everything is arithmetic on words of bits (see `hanabi_rl.games.hanabi.bits`), so a set may be a
-Python int or a ``uint32`` array of NumPy or JAX of any shape. `exhausted_cards` and `last_copies`
-compute sets from planes of discards, `agents/bots/obs_view` from counts.
+Python int or a ``uint32`` array of NumPy or JAX of any shape. Copies are
+planes of sets, such as discards: plane j is the set of cards with at least j + 1 copies.
 """
 
 from __future__ import annotations
@@ -45,12 +45,7 @@ def useless_cards(rules: Rules, played: CardSet, used_up: CardSet) -> CardSet:
 
 
 def exhausted_cards(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
-    """Cards of which every copy is discarded.
-
-    Args:
-        discards: plane j is the set of cards with at least j + 1 discarded copies; one plane per
-            copy that a card can have.
-    """
+    """Cards of which every copy is discarded; as many planes as a card can have copies."""
     return _lost(rules, discards, 0)
 
 
@@ -60,6 +55,21 @@ def last_copies(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
     Those that are not useless are *critical*. `discards`: see `exhausted_cards`.
     """
     return _lost(rules, discards, 1) & ~_lost(rules, discards, 0)
+
+
+def gone_cards(rules: Rules, played: CardSet, discards: Sequence[CardSet]) -> CardSet:
+    """Cards of which every copy is played or discarded."""
+    return exhausted_cards(rules, discards) | (last_copies(rules, discards) & played)
+
+
+def without_copy(planes: Sequence[CardSet], cards: CardSet) -> list[CardSet]:
+    """Remove one copy of each card of a set from planes of copies."""
+    fewer = []
+    for plane in reversed(planes):
+        taken = plane & cards
+        fewer.append(plane & ~taken)
+        cards = cards & ~taken
+    return fewer[::-1]
 
 
 def _lost(rules: Rules, discards: Sequence[CardSet], left: int) -> CardSet:

@@ -219,6 +219,11 @@ class Rules:
         return tuple(lowest << rank for rank in range(self.num_ranks))
 
     @cached_property
+    def num_copies(self) -> tuple[int, ...]:
+        """Copies of each card in the deck, by card id."""
+        return self.num_cards_of_rank * self.num_colors
+
+    @cached_property
     def full_planes(self) -> tuple[int, ...]:
         """Plane j is the set of cards with at least j + 1 copies in the deck."""
         return tuple(

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.bots.obs_view import with_left
 from hanabi_rl.games.hanabi import cards
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
@@ -70,10 +69,14 @@ def test_card_sets_match_counting(rules: Rules) -> None:
         assert single == as_set(card for card in every if at.left(card) == 1)
         assert cards.next_cards(rules, played) == as_set(filter(at.fits, every))
         assert useless == as_set(filter(at.useless, every))
-
-        counts = jnp.array([at.lost.count(card) for card in every])
-        assert int(with_left(rules, counts, 0)) == gone
-        assert int(with_left(rules, counts, 1)) == single
+        assert cards.gone_cards(rules, played, planes) == as_set(
+            card for card in every if at.left(card) == (card in at.played)
+        )
+        assert cards.without_copy(rules.full_planes, played) == [
+            as_set(card for card in every if at.copies[card] - (card in at.played) > plane)
+            for plane in range(len(planes))
+        ]
+        assert rules.num_copies == tuple(at.copies)
 
 
 @pytest.mark.parametrize("rules", GAMES, ids=str)
