@@ -29,13 +29,12 @@ from hanabi_rl.agents.bots.hint_inference import (
     HandInference,
     card_facts,
     infer_hands,
-    last_true,
     unseen_copies,
     update_common_knowledge,
 )
 from hanabi_rl.agents.bots.hints import score_hints
 from hanabi_rl.games.hanabi.actions import action_slices
-from hanabi_rl.games.hanabi.bits import members, tally, to_set
+from hanabi_rl.games.hanabi.bits import last_true, members, tally, to_set
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation, decode_observation
 

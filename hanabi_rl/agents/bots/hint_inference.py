@@ -226,12 +226,7 @@ def update_common_knowledge(
         last.hinted,
         last.is_rank_hint,
     )
-    # a card leaves the hand, newer ones move down a slot, the new card is last
-    moved_down = jnp.stack([jnp.any(last.slot[: s + 1], axis=0) for s in range(len(last.slot))])
-    younger = jnp.concatenate(
-        [public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1
-    )
-    drawn = jnp.where(last.actor[:, None] & moved_down, younger, public.inferred)
+    drawn = last.shifted(public.inferred, rules.all_cards)
     return CommonKnowledge(
         knowledge=seen.knowledge,
         inferred=jnp.where(last.is_hint, hinted.inferred, drawn),
@@ -274,18 +269,6 @@ def highest(word: jax.Array) -> jax.Array:
     for shift in (1, 2, 4):
         word |= word >> shift
     return word & ~(word >> 1)
-
-
-def first_true(mask: jax.Array) -> jax.Array:
-    """Keep the first true entry of each row of ``bool[..., H]``."""
-    slot = jnp.arange(mask.shape[-1])
-    return slot == jnp.min(jnp.where(mask, slot, mask.shape[-1]), axis=-1, keepdims=True)
-
-
-def last_true(mask: jax.Array) -> jax.Array:
-    """Keep the last true entry of each row of ``bool[..., H]``."""
-    slot = jnp.arange(mask.shape[-1])
-    return slot == jnp.max(jnp.where(mask, slot, -1), axis=-1, keepdims=True)
 
 
 def _unless_empty(cards: jax.Array, otherwise: jax.Array) -> jax.Array:

@@ -13,6 +13,7 @@ from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.agents.bots.value import decide, lowest_missing, next_discards
+from hanabi_rl.games.hanabi.cards import next_cards
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
@@ -52,9 +53,7 @@ def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     notes = _after_color_hint(rules, notes, board, hint)
     notes = _after_rank_hint(rules, notes, board, hint, seen)
     notes = _after_play(rules, notes, board, seen)
-    notes = jax.tree.map(
-        lambda note, blank: common.move_down(seen, note, blank), notes, _blank(rules)
-    )
+    notes = jax.tree.map(seen.last.shifted, notes, _blank(rules))
     return deduce(rules, notes, common.board_now(seen))
 
 
@@ -123,7 +122,7 @@ def _located(rules: Rules, notes: Notes) -> jax.Array:
 
 
 def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Notes:
-    playable, last = (common.playable_cards(rules, board), common.last_copies(rules, board))
+    playable, last = (next_cards(rules, board.played), common.last_copies(rules, board))
     taken = common.all_gone(rules, board, located)
     remaining = jnp.uint32(rules.all_cards) & ~taken
     remaining &= jnp.where(notes.valuable, last, rules.all_cards)
@@ -160,7 +159,7 @@ def _name(rules: Rules, notes: Notes) -> Notes:
 def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
     board = common.board_now(seen)
-    playable, last = (common.playable_cards(rules, board), common.last_copies(rules, board))
+    playable, last = (next_cards(rules, board.played), common.last_copies(rules, board))
     discards = next_discards(notes, seen)
     wrong = (seen.hands != 0) & ~common.in_set(seen.hands, playable) & ~notes.worthless
     touched = common.touches(rules, seen)
@@ -169,7 +168,9 @@ def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
         by_color, (wrong & (notes.rank < 0))[1:, None], (wrong & (notes.color < 0))[1:, None]
     )
     could = jnp.where(discards, notes.possible & last, 0)[1:, None]
-    warns = touched & ~by_color & common.in_set(could, jnp.array(common.hint_cards(rules))[:, None])
+    warns = (
+        touched & ~by_color & common.in_set(could, jnp.array(rules.hint_cards, jnp.uint32)[:, None])
+    )
     out = jnp.any((touched & misled) | warns, axis=-1)
     worth = jnp.where(out, 0, newly_playable(rules, notes.playable, seen))
 

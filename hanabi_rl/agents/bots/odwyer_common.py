@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from hanabi_rl.games.hanabi.actions import Moves, action_slices, encode
 from hanabi_rl.games.hanabi.bits import count, tally, to_set
 from hanabi_rl.games.hanabi.cards import last_copies as single_copies
-from hanabi_rl.games.hanabi.cards import next_cards, without_copy
+from hanabi_rl.games.hanabi.cards import without_copy
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
@@ -51,11 +50,6 @@ def board_before(rules: Rules, seen: SeatObservation) -> Board:
 def piles(rules: Rules, board: Board) -> jax.Array:
     """Height of each firework: int32[C]."""
     return count(board.played & jnp.array(rules.color_cards, jnp.uint32))
-
-
-def playable_cards(rules: Rules, board: Board) -> jax.Array:
-    """Next card of each firework: uint32[]."""
-    return next_cards(rules, board.played)
 
 
 def gone(rules: Rules, board: Board) -> jax.Array:
@@ -103,16 +97,6 @@ def at_slot(slot: jax.Array, there: jax.Array, hand_size: int) -> jax.Array:
     return (jnp.arange(hand_size) == slot[..., None]) & there[..., None]
 
 
-def move_down(
-    seen: SeatObservation, notes: jax.Array, blank: jax.Array | float | bool
-) -> jax.Array:
-    """Shift notes ``[P, H]`` after the last move: the card played or discarded leaves, newer ones
-    move down a slot, and the newest gets `blank`."""
-    left = seen.last.actor[:, None] & (jnp.cumsum(seen.last.slot) > 0)
-    younger = jnp.roll(notes, -1, axis=1).at[:, -1].set(blank)
-    return jnp.where(left, younger, notes)
-
-
 class LastHint(NamedTuple):
     """The last move as a hint; touches nothing if it was another move."""
 
@@ -144,14 +128,9 @@ def last_hint(rules: Rules, seen: SeatObservation) -> LastHint:
     )
 
 
-def hint_cards(rules: Rules) -> np.ndarray:
-    """All cards of each hint value: uint32[V]."""
-    return np.array(rules.color_cards + rules.rank_cards, np.uint32)
-
-
 def touches(rules: Rules, seen: SeatObservation) -> jax.Array:
     """Cards that each hint would touch: bool[P-1, V, H]."""
-    return (seen.hands[1:, None] & hint_cards(rules)[:, None]) != 0
+    return (seen.hands[1:, None] & jnp.array(rules.hint_cards, jnp.uint32)[:, None]) != 0
 
 
 def hint_action(rules: Rules, partner: jax.Array | int, value: jax.Array | int) -> jax.Array:

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.hint_inference import first_true, last_true
 from hanabi_rl.agents.bots.rule_lists import RuleBot
 from hanabi_rl.agents.bots.rule_set import (
     Rule,
@@ -31,6 +30,7 @@ from hanabi_rl.agents.bots.rule_set import (
     partner_cards_in,
 )
 from hanabi_rl.agents.bots.simple import newly_playable
+from hanabi_rl.games.hanabi.bits import first_true, last_true
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 

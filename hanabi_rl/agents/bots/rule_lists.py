@@ -102,8 +102,7 @@ def observe_own(rules: Rules, plausible: jax.Array, seen: SeatObservation) -> ja
     last = seen.last
     after_hint = jnp.where(last.touched, plausible & last.hinted, plausible & ~last.hinted)
     plausible = jnp.where(last.target[0], after_hint, plausible)
-    left = last.actor[0] & (jnp.cumsum(last.slot) > 0)
-    return jnp.where(left, jnp.roll(plausible, -1).at[-1].set(rules.all_cards), plausible)
+    return last.shifted(plausible[None], rules.all_cards)[0]
 
 
 class Internal(RuleBot):

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.hint_inference import unseen_copies
-from hanabi_rl.games.hanabi.bits import members
-from hanabi_rl.games.hanabi.cards import exhausted_cards, with_successors
+from hanabi_rl.games.hanabi.bits import first_true, members
+from hanabi_rl.games.hanabi.cards import exhausted_cards, next_cards, with_successors
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
@@ -47,7 +47,7 @@ def rule_inputs(rules: Rules, plausible: jax.Array, seen: SeatObservation) -> Ru
     return RuleInputs(
         seen=seen,
         plausible=jnp.where(seen.knowledge[0] != 0, plausible, 0),
-        playable=common.playable_cards(rules, board),
+        playable=next_cards(rules, board.played),
         unreachable=with_successors(rules, exhausted_cards(rules, seen.discards)),
         passed=jnp.sum(passed, dtype=jnp.uint32),
         complete=jnp.sum(complete, dtype=jnp.uint32),
@@ -104,8 +104,7 @@ def action_weights(
 
 def _first(mask: jax.Array) -> jax.Array:
     """Keep the first true entry, in memory order."""
-    flat = mask.reshape(-1)
-    return (flat & (jnp.cumsum(flat) == 1)).reshape(mask.shape)
+    return first_true(mask.reshape(-1)).reshape(mask.shape)
 
 
 def hint_weights(

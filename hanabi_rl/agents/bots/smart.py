@@ -11,8 +11,14 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.odwyer_common import Board
-from hanabi_rl.games.hanabi.bits import count, tally
-from hanabi_rl.games.hanabi.cards import exhausted_cards, last_copies, successors, useless_cards
+from hanabi_rl.games.hanabi.bits import count, last_true, tally
+from hanabi_rl.games.hanabi.cards import (
+    exhausted_cards,
+    last_copies,
+    next_cards,
+    successors,
+    useless_cards,
+)
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
@@ -38,7 +44,7 @@ def card_classes(rules: Rules, board: Board) -> CardClasses:
     exhausted = exhausted_cards(rules, board.discards)
     worthless = useless_cards(rules, board.played, successors(rules, exhausted))
     return CardClasses(
-        playable=common.playable_cards(rules, board),
+        playable=next_cards(rules, board.played),
         worthless=worthless,
         valuable=last_copies(rules, board.discards) & ~worthless,
     )
@@ -85,7 +91,7 @@ def observe(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     silent = jnp.any(seen.last.actor) & ~(seen.last.is_hint & hint.to_next)
     notes = jnp.where(silent, unwarned, noted)
     notes = _finesse(rules, notes, seen, kinds)
-    notes = common.move_down(seen, notes, jnp.uint32(rules.all_cards))
+    notes = seen.last.shifted(notes, rules.all_cards)
     return _locate(rules, jnp.where(present, notes, rules.all_cards), present, seen)
 
 
@@ -166,7 +172,7 @@ def _read_hint(
     open_ = (hint.touched | hint.untouched) & is_undecided(before, kinds.playable)
     identified = jnp.any(open_ & is_certain(after, kinds.playable))
     candidate = open_ & hint.touched & is_undecided(after, kinds.playable)
-    newest = candidate & (jnp.cumsum(candidate[:, ::-1], axis=1)[:, ::-1] == 1)
+    newest = last_true(candidate)
     meant = newest & ~jnp.any(warned) & ~hint.reclaim & ~identified
     return jnp.where(meant, after & kinds.playable, after)
 
@@ -201,14 +207,14 @@ def _hints(
     discards: jax.Array,
 ) -> jax.Array:
     """Number of identities that each hint excludes, int32[P-1, V]; 0 if it would mislead."""
-    cards = jnp.array(common.hint_cards(rules))[:, None]
+    cards = jnp.array(rules.hint_cards, jnp.uint32)[:, None]
     touched, present = common.touches(rules, seen), (seen.knowledge != 0)[1:, None]
     before = notes[1:, None]
     after = jnp.where(touched, before & cards, before & ~cards)
     open_ = present & is_undecided(before, kinds.playable)
     reveals = jnp.any(open_ & is_certain(after, kinds.playable), axis=-1)
     candidate = open_ & touched & is_undecided(after, kinds.playable)
-    newest = candidate & (jnp.cumsum(candidate[..., ::-1], axis=-1)[..., ::-1] == 1)
+    newest = last_true(candidate)
     good = jnp.any(newest & common.in_set(seen.hands, kinds.playable)[1:, None], axis=-1)
 
     is_rank = jnp.arange(touched.shape[1]) >= rules.num_colors

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import lowest_playable, newly_playable, still_playable
+from hanabi_rl.games.hanabi.cards import next_cards
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
@@ -43,7 +44,7 @@ def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
     notes = _after_rank_hint(rules, notes, board, hint, seen)
-    notes = jax.tree.map(lambda note, blank: common.move_down(seen, note, blank), notes, BLANK)
+    notes = jax.tree.map(seen.last.shifted, notes, BLANK)
     return _after_play(rules, notes, board, seen)
 
 
@@ -114,14 +115,14 @@ def lowest_missing(rules: Rules, board: Board) -> jax.Array:
 def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
     board = common.board_now(seen)
-    playable = common.playable_cards(rules, board)
+    playable = next_cards(rules, board.played)
     discards = next_discards(notes, seen)
     wrong = (seen.hands != 0) & ((seen.hands & playable) == 0)
     unknown = (wrong & (notes.rank < 0))[1:, None]
     touched = common.touches(rules, seen)
     by_color = jnp.arange(touched.shape[1]) < rules.num_colors
     misleads = jnp.any(touched & jnp.where(by_color[:, None], unknown, wrong[1:, None]), axis=-1)
-    ranks = jnp.array(common.hint_cards(rules))
+    ranks = jnp.array(rules.hint_cards, jnp.uint32)
     warns = jnp.any(touched & discards[1:, None], axis=-1) & could_be_valuable(rules, board, ranks)
     allowed = ~misleads & ~(warns & ~by_color)
     worth = jnp.where(allowed, newly_playable(rules, notes.playable, seen), 0)

@@ -5,17 +5,16 @@ copies. The number of copies in any set is then a few population counts.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents.bots.hint_inference import card_facts, union_and_repeats
 from hanabi_rl.games.batching import materialize
-from hanabi_rl.games.hanabi.cards import next_cards, useless_cards, without_copy
+from hanabi_rl.games.hanabi.cards import without_copy
 from hanabi_rl.games.hanabi.rules import Rules
-
-if TYPE_CHECKING:
-    from hanabi_rl.games.hanabi.seat_observation import SeatObservation
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 Planes = Sequence[jax.Array]
 """Entry j is the set uint32[N] of cards with at least j + 1 copies."""
@@ -33,28 +32,23 @@ class CardCounts(NamedTuple):
     repeated: jax.Array  # cards seen twice in others' hands
 
 
-def count_cards(rules: Rules, seat_obs: "SeatObservation") -> CardCounts:
+def count_cards(rules: Rules, seat_obs: SeatObservation) -> CardCounts:
     """Count cards from an observation."""
+    facts = card_facts(rules, seat_obs)
     planes = [jnp.full_like(seat_obs.played, full) for full in rules.full_planes]
-    for gone in seat_obs.discards:
+    for gone in (*seat_obs.discards, seat_obs.played):
         planes = without_copy(planes, gone)
-    kept = planes  # copies in fireworks, hands and deck
-    useless = materialize(useless_cards(rules, seat_obs.played, ~kept[0] & rules.all_cards))
-    left = [materialize(plane) for plane in without_copy(planes, seat_obs.played)]
-    unseen, once, repeated = left, jnp.zeros_like(useless), jnp.zeros_like(useless)
+    left = unseen = [materialize(plane) for plane in planes]
     for hand in seat_obs.hands[1:]:
         for card in hand:
             unseen = without_copy(unseen, card)
-            repeated |= once & card
-            once |= card
-    single = kept[0] & ~kept[1] if len(kept) > 1 else kept[0]
     return CardCounts(
-        playable=materialize(next_cards(rules, seat_obs.played) & ~useless),
-        useless=useless,
-        critical=materialize(single & ~useless),
+        playable=facts.playable,
+        useless=facts.useless,
+        critical=facts.critical,
         left=left,
         unseen=[materialize(plane) for plane in unseen],
-        repeated=materialize(repeated),
+        repeated=union_and_repeats(seat_obs.hands[1:]).repeated,
     )
 
 
@@ -72,22 +66,3 @@ def one_group(cards: jax.Array, groups: Sequence[int]) -> jax.Array:
     for group in groups:
         within |= (cards & ~jnp.uint32(group)) == 0
     return within
-
-
-def older(mask: jax.Array) -> jax.Array:
-    """Number of true entries before each along the second last axis: bool[..., H, N] -> int32."""
-    counts, so_far = [], jnp.zeros_like(mask[..., 0, :], jnp.int32)
-    for slot in range(mask.shape[-2]):
-        counts.append(so_far)
-        so_far += mask[..., slot, :]
-    return jnp.stack(counts, axis=-2)
-
-
-def first_true(mask: jax.Array) -> jax.Array:
-    """Keep the first true entry along the second last axis of bool[..., H, N]."""
-    return mask & (older(mask) == 0)
-
-
-def last_true(mask: jax.Array) -> jax.Array:
-    """Keep the last true entry along the second last axis of bool[..., H, N]."""
-    return mask & jnp.flip(older(jnp.flip(mask, -2)) == 0, -2)

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.card_counts import CardCounts, copies, older, one_group
+from hanabi_rl.agents.structured.card_counts import CardCounts, copies, one_group
 from hanabi_rl.agents.structured.packed_features import QUANTIZED_ONE, Columns, quantize
 from hanabi_rl.games.batching import materialize
-from hanabi_rl.games.hanabi.bits import union
+from hanabi_rl.games.hanabi.bits import older, union
 from hanabi_rl.games.hanabi.cards import is_single, successors
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
@@ -36,7 +36,7 @@ def hand_facts(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> H
     return HandFacts(
         held=held,
         unhinted=unhinted,
-        older_unhinted=quantize(older(unhinted) / rules.hand_size),
+        older_unhinted=quantize(older(unhinted, axis=-2) / rules.hand_size),
         hinted_elsewhere=materialize(union([card for hand in hinted for card in hand])),
     )
 

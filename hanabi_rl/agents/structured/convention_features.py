@@ -148,8 +148,8 @@ def _hint_effects(  # type: ignore[no-untyped-def]
     """Effects of all hints. Axes: one hand and its slots, then [P - 1, C + R, *B]."""
     v, players = hint_values.HintValues, range(1, rules.num_players)
     more = danger.ndim
-    by_hint = (len(rules.color_cards) + len(rules.rank_cards), *(1,) * more)
-    cards = jnp.array([*rules.color_cards, *rules.rank_cards], jnp.uint32).reshape(by_hint)
+    by_hint = (len(rules.hint_cards), *(1,) * more)
+    cards = jnp.array(rules.hint_cards, jnp.uint32).reshape(by_hint)
     is_rank = jnp.arange(by_hint[0]).reshape(by_hint) >= rules.num_colors
 
     known, facts = jax.tree.map(_of_targets, (public, facts))

@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
+from hanabi_rl.agents.structured.card_counts import CardCounts
 from hanabi_rl.agents.structured.card_features import CardProbs, HandFacts, card_value_features
 from hanabi_rl.agents.structured.packed_features import Columns
 from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.hanabi.bits import first_true, last_true
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
@@ -54,10 +55,12 @@ def hint_history(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) ->
     unhinted = ((seat_obs.knowledge != 0) & ~seat_obs.hinted)[1:, None]
     touched = _touched(rules, seat_obs)
     new = touched & unhinted
-    oldest, newest_new = new & first_true(unhinted), last_true(new)
+    oldest, newest_new = new & first_true(unhinted, axis=-2), last_true(new, axis=-2)
     knowledge = seat_obs.knowledge[1:, None] & _named(rules)
     after = CardProbs(jnp.where(touched, knowledge, 0), counts.left)
-    return by_slot(rules, [oldest, newest_new, last_true(touched), *after.of(counts.critical)])
+    return by_slot(
+        rules, [oldest, newest_new, last_true(touched, axis=-2), *after.of(counts.critical)]
+    )
 
 
 def by_slot(rules: Rules, columns: Columns) -> Columns:
@@ -72,7 +75,7 @@ def _touched(rules: Rules, seat_obs: SeatObservation) -> jax.Array:
 
 def _named(rules: Rules) -> jax.Array:
     """All cards of each colour and each rank, uint32[C + R, 1, 1]."""
-    return jnp.array([*rules.color_cards, *rules.rank_cards], jnp.uint32)[:, None, None]
+    return jnp.array(rules.hint_cards, jnp.uint32)[:, None, None]
 
 
 def _by_rank(rules: Rules) -> np.ndarray:

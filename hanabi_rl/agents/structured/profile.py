@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured import hint_memory
-from hanabi_rl.agents.structured.card_counts import CardCounts, first_true
+from hanabi_rl.agents.structured.card_counts import CardCounts
 from hanabi_rl.agents.structured.packed_features import Columns, quantize
-from hanabi_rl.games.hanabi.bits import union
+from hanabi_rl.games.hanabi.bits import first_true, union
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
@@ -156,7 +156,7 @@ def _moves(
 
     mine = of_actor(known)
     was_hinted = of_actor(hinted) != 0
-    chop = first_true((mine != 0) & ~was_hinted)
+    chop = first_true((mine != 0) & ~was_hinted, axis=-2)
     fresh = of_actor(hinted & latest) != 0
     by_rank = of_actor(record.by_rank[0]) != 0
     newest = of_actor(record.was_newest[0]) != 0

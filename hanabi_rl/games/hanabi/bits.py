@@ -27,6 +27,25 @@ CARD_BITS = 5
 CARD_MASK = (1 << CARD_BITS) - 1
 
 
+def older(mask: jax.Array, axis: int = -1) -> jax.Array:
+    """Number of true entries before each along an axis of slots: bool[..., H, ...] -> int32."""
+    slots = jnp.moveaxis(mask, axis, 0)
+    counts = [jnp.zeros_like(slots[0], jnp.int32)]
+    for slot in slots[:-1]:
+        counts.append(counts[-1] + slot)
+    return jnp.stack(counts, axis=axis)
+
+
+def first_true(mask: jax.Array, axis: int = -1) -> jax.Array:
+    """Keep the first true entry along an axis of slots: bool[..., H, ...]."""
+    return mask & (older(mask, axis) == 0)
+
+
+def last_true(mask: jax.Array, axis: int = -1) -> jax.Array:
+    """Keep the last true entry along an axis of slots: bool[..., H, ...]."""
+    return jnp.flip(first_true(jnp.flip(mask, axis), axis), axis)
+
+
 def union(words: Sequence[jax.Array]) -> jax.Array:
     """Union of several sets (or masks), elementwise."""
     return reduce(or_, words)

@@ -218,6 +218,11 @@ class Rules:
         lowest = sum(1 << (color * self.num_ranks) for color in range(self.num_colors))
         return tuple(lowest << rank for rank in range(self.num_ranks))
 
+    @property
+    def hint_cards(self) -> tuple[int, ...]:
+        """Set of cards of each colour, then of each rank."""
+        return self.color_cards + self.rank_cards
+
     @cached_property
     def num_copies(self) -> tuple[int, ...]:
         """Copies of each card in the deck, by card id."""

@@ -40,6 +40,15 @@ class LastMove(NamedTuple):
     scored: jax.Array  # bool[*B]: True for a successful play
     gained_token: jax.Array  # bool[*B]: True if the play completed a firework and gained a token
 
+    def shifted(self, notes: jax.Array, blank: jax.Array | float | bool) -> jax.Array:
+        """Notes on cards ``[..., P, H, *B]`` after the move: notes on the card played or discarded
+        are removed, newer ones move down a slot, and the newest gets `blank`."""
+        axis = notes.ndim - self.slot.ndim
+        oldest, others = jnp.split(notes, [1], axis)
+        younger = jnp.concatenate([others, jnp.full_like(oldest, blank)], axis)
+        left = jnp.stack([jnp.any(self.slot[: s + 1], axis=0) for s in range(len(self.slot))])
+        return jnp.where(self.actor[:, None] & left, younger, notes)
+
 
 class SeatObservation(NamedTuple):
     """Decoded observation."""
