@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.agents.bots.value import decide, lowest_missing, next_discards
 from hanabi_rl.games.hanabi.cards import next_cards
@@ -54,10 +53,12 @@ def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     notes = _after_rank_hint(rules, notes, board, hint, seen)
     notes = _after_play(rules, notes, board, seen)
     notes = jax.tree.map(seen.last.shifted, notes, _blank(rules))
-    return deduce(rules, notes, common.board_now(seen))
+    return deduce(rules, notes, seen)
 
 
-def _after_color_hint(rules: Rules, notes: Notes, board: Board, hint: common.LastHint) -> Notes:
+def _after_color_hint(
+    rules: Rules, notes: Notes, board: SeatObservation, hint: common.LastHint
+) -> Notes:
     touched, others = hint.touched & hint.is_color, hint.untouched & hint.is_color
     color = jnp.maximum(common.color_of(rules, hint.cards & -hint.cards), 0)
     next_rank = jnp.minimum(common.piles(rules, board)[color], rules.num_ranks - 1)
@@ -76,7 +77,7 @@ def _of_rank(rules: Rules, rank: jax.Array) -> jax.Array:
 
 
 def _after_rank_hint(
-    rules: Rules, notes: Notes, board: Board, hint: common.LastHint, seen: SeatObservation
+    rules: Rules, notes: Notes, board: SeatObservation, hint: common.LastHint, seen: SeatObservation
 ) -> Notes:
     applies = hint.is_rank & ~hint.reclaim
     touched, others = hint.touched & applies, hint.untouched & applies
@@ -94,14 +95,14 @@ def _after_rank_hint(
     )
 
 
-def _after_play(rules: Rules, notes: Notes, board: Board, seen: SeatObservation) -> Notes:
+def _after_play(rules: Rules, notes: Notes, board: SeatObservation, seen: SeatObservation) -> Notes:
     card = seen.last.card
     is_common = seen.last.scored & ~common.in_set(card, common.last_copies(rules, board))
     it = is_common & ~notes.valuable & common.in_set(notes.possible, card)
     return notes._replace(playable=notes.playable & ~it)
 
 
-def deduce(rules: Rules, notes: Notes, board: Board) -> Notes:
+def deduce(rules: Rules, notes: Notes, board: SeatObservation) -> Notes:
     """Exclude cards with all copies gone or located, until no further card is located."""
 
     def again(going: tuple[Notes, jax.Array, jax.Array]) -> tuple[Notes, jax.Array, jax.Array]:
@@ -121,7 +122,7 @@ def _located(rules: Rules, notes: Notes) -> jax.Array:
     return jnp.sum(card[..., None] == jnp.arange(rules.num_cards), axis=(0, 1))
 
 
-def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Notes:
+def _update(rules: Rules, notes: Notes, board: SeatObservation, located: jax.Array) -> Notes:
     playable, last = (next_cards(rules, board.played), common.last_copies(rules, board))
     taken = common.all_gone(rules, board, located)
     remaining = jnp.uint32(rules.all_cards) & ~taken
@@ -158,8 +159,7 @@ def _name(rules: Rules, notes: Notes) -> Notes:
 
 def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
-    board = common.board_now(seen)
-    playable, last = (next_cards(rules, board.played), common.last_copies(rules, board))
+    playable, last = (next_cards(rules, seen.played), common.last_copies(rules, seen))
     discards = next_discards(notes, seen)
     wrong = (seen.hands != 0) & ~common.in_set(seen.hands, playable) & ~notes.worthless
     touched = common.touches(rules, seen)

@@ -18,51 +18,34 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
-class Board(NamedTuple):
-    """Public state of the table."""
-
-    played: jax.Array  # uint32[]: cards on the fireworks
-    discards: jax.Array  # uint32[M]: copies discarded or misplayed, as planes of sets
-    tokens: jax.Array  # int32[]: information tokens
-    deck: jax.Array  # int32[]: cards left in the deck
-
-
-def board_now(seen: SeatObservation) -> Board:
-    """Observed table."""
-    return Board(played=seen.played, discards=seen.discards, tokens=seen.info, deck=seen.deck)
-
-
-def board_before(rules: Rules, seen: SeatObservation) -> Board:
-    """Table before the last move, at which the original bots are notified."""
+def board_before(rules: Rules, seen: SeatObservation) -> SeatObservation:
+    """With the table (fireworks, discards, deck, tokens) as before the last move, at which the
+    original bots are notified; hands and last move are unchanged."""
     last = seen.last
     took = jnp.any(last.slot)
     drew = took & jnp.any(last.actor & (seen.knowledge[:, -1] != 0))
     gained = last.gained_token | (took & ~last.is_play)
     wasted = took & ~last.scored
-    return Board(
+    return seen._replace(
         played=jnp.where(last.scored, seen.played & ~last.card, seen.played),
         discards=jnp.stack(without_copy(seen.discards, jnp.where(wasted, last.card, 0))),
-        tokens=seen.info + last.is_hint - gained,
+        info=seen.info + last.is_hint - gained,
         deck=seen.deck + drew,
     )
 
 
-def piles(rules: Rules, board: Board) -> jax.Array:
+def piles(rules: Rules, board: SeatObservation) -> jax.Array:
     """Height of each firework: int32[C]."""
     return count(board.played & jnp.array(rules.color_cards, jnp.uint32))
 
 
-def gone(rules: Rules, board: Board) -> jax.Array:
-    """Copies of each card played, misplayed or discarded: int32[K]."""
-    return tally(rules, board.discards) + tally(rules, board.played)
-
-
-def all_gone(rules: Rules, board: Board, elsewhere: jax.Array) -> jax.Array:
+def all_gone(rules: Rules, board: SeatObservation, elsewhere: jax.Array) -> jax.Array:
     """Cards with all copies gone or `elsewhere` int32[K]: uint32[]."""
-    return to_set(gone(rules, board) + elsewhere >= jnp.array(rules.num_copies))
+    gone = tally(rules, board.discards) + tally(rules, board.played)
+    return to_set(gone + elsewhere >= jnp.array(rules.num_copies))
 
 
-def last_copies(rules: Rules, board: Board) -> jax.Array:
+def last_copies(rules: Rules, board: SeatObservation) -> jax.Array:
     """Cards not played yet with one copy left, reachable or not: uint32[]."""
     return single_copies(rules, board.discards) & ~board.played
 

@@ -37,8 +37,7 @@ Rule = Callable[[Rules, RuleInputs], jax.Array]
 
 def rule_inputs(rules: Rules, plausible: jax.Array, seen: SeatObservation) -> RuleInputs:
     """Rule inputs for one observation; `plausible` uint32[H] is carried."""
-    board = common.board_now(seen)
-    piles = common.piles(rules, board)
+    piles = common.piles(rules, seen)
     of_rank, of_color = (
         jnp.array(cards, jnp.uint32) for cards in (rules.rank_cards, rules.color_cards)
     )
@@ -47,7 +46,7 @@ def rule_inputs(rules: Rules, plausible: jax.Array, seen: SeatObservation) -> Ru
     return RuleInputs(
         seen=seen,
         plausible=jnp.where(seen.knowledge[0] != 0, plausible, 0),
-        playable=next_cards(rules, board.played),
+        playable=next_cards(rules, seen.played),
         unreachable=with_successors(rules, exhausted_cards(rules, seen.discards)),
         passed=jnp.sum(passed, dtype=jnp.uint32),
         complete=jnp.sum(complete, dtype=jnp.uint32),

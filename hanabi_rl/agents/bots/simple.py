@@ -37,7 +37,7 @@ def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     rank = common.rank_of(rules, seen.last.hinted & -seen.last.hinted)
     by_color, by_rank = (hint.touched & which for which in (hint.is_color, hint.is_rank))
     by_rank &= ~hint.reclaim
-    next_rank = jnp.minimum(common.piles(rules, common.board_now(seen))[color], rules.num_ranks - 1)
+    next_rank = jnp.minimum(common.piles(rules, seen)[color], rules.num_ranks - 1)
     noted = Notes(
         color=jnp.where(by_color, color, notes.color),
         rank=jnp.where(by_color, next_rank, jnp.where(by_rank, rank, notes.rank)),

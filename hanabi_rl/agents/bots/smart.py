@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.games.hanabi.bits import count, last_true, tally
 from hanabi_rl.games.hanabi.cards import (
     exhausted_cards,
@@ -38,7 +37,7 @@ class CardClasses(NamedTuple):
     valuable: jax.Array  # last copies of other cards
 
 
-def card_classes(rules: Rules, board: Board) -> CardClasses:
+def card_classes(rules: Rules, board: SeatObservation) -> CardClasses:
     """Playable, worthless and valuable cards."""
     # a card without copies left is itself not counted: no slot holds it
     exhausted = exhausted_cards(rules, board.discards)
@@ -71,7 +70,7 @@ def class_prob(cards: jax.Array, kind: jax.Array) -> jax.Array:
     return jnp.where(size == 0, 0.5, count(cards & kind) / jnp.maximum(size, 1))
 
 
-def rule_out(rules: Rules, cards: jax.Array, board: Board, held: jax.Array) -> jax.Array:
+def rule_out(rules: Rules, cards: jax.Array, board: SeatObservation, held: jax.Array) -> jax.Array:
     """Exclude cards with all copies gone or in `held` int32[K]; known cards are kept."""
     taken = common.all_gone(rules, board, held)
     return jnp.where(count(cards) == 1, cards, cards & ~taken)
@@ -107,12 +106,12 @@ def next_discards(notes: jax.Array, present: jax.Array, kinds: CardClasses) -> j
 
 
 def _no_warning(
-    notes: jax.Array, seen: SeatObservation, board: Board, kinds: CardClasses
+    notes: jax.Array, seen: SeatObservation, board: SeatObservation, kinds: CardClasses
 ) -> jax.Array:
     """Notes if the last player gave the next no warning: its next discard is not valuable."""
     next_player = jnp.roll(seen.last.actor, 1)
     safe = next_discards(notes, seen.knowledge != 0, kinds) & next_player[:, None]
-    return jnp.where(safe & (board.deck > 0) & (board.tokens > 0), notes & ~kinds.valuable, notes)
+    return jnp.where(safe & (board.deck > 0) & (board.info > 0), notes & ~kinds.valuable, notes)
 
 
 def _finesse(
@@ -182,11 +181,10 @@ _Going = tuple[jax.Array, jax.Array, jax.Array]
 
 def _locate(rules: Rules, notes: jax.Array, present: jax.Array, seen: SeatObservation) -> jax.Array:
     """Exclude copies gone or located in hands, until no further card is located."""
-    board = common.board_now(seen)
 
     def again(going: _Going) -> _Going:
         notes, located, _ = going
-        notes = rule_out(rules, notes, board, located)
+        notes = rule_out(rules, notes, seen, located)
         now = _located(rules, notes, present)
         return notes, now, jnp.any(now != located)
 
@@ -231,13 +229,11 @@ def _size(cards: jax.Array) -> jax.Array:
 
 def choose(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
-    board = common.board_now(seen)
-    kinds, present = card_classes(rules, board), seen.knowledge != 0
+    kinds, present = card_classes(rules, seen), seen.knowledge != 0
     mine = notes[0]
     known = jnp.where(present[0] & (count(mine) == 1), mine, 0)
-    eye = tally(rules, seen.hands)
-    eye += tally(rules, known)
-    private = rule_out(rules, mine, board, eye)
+    eye = tally(rules, seen.hands) + tally(rules, known)
+    private = rule_out(rules, mine, seen, eye)
     play, plays = _play(rules, mine, private, present[0], kinds)
     guess, guesses = _mystery(private, present[0], kinds, seen)
 
