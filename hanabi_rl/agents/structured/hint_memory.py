@@ -14,11 +14,10 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.hint_inference import CommonKnowledge, update_common_knowledge
 from hanabi_rl.agents.structured.card_counts import CardCounts
-from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.batching import materialize, select_games
 from hanabi_rl.games.hanabi.bits import first_true, last_true
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
-from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.nn.structured_network import FeatureSet
 
 if TYPE_CHECKING:
