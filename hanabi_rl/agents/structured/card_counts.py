@@ -12,12 +12,9 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.hint_inference import card_facts, union_and_repeats
 from hanabi_rl.games.batching import materialize
-from hanabi_rl.games.hanabi.cards import without_copy
+from hanabi_rl.games.hanabi.cards import Planes, without_copy
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
-
-Planes = Sequence[jax.Array]
-"""Entry j is the set uint32[N] of cards with at least j + 1 copies."""
 
 
 class CardCounts(NamedTuple):
