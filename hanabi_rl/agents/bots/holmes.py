@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots import odwyer_common as common
 from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.agents.bots.value import decide, lowest_missing, next_discards
+from hanabi_rl.games.hanabi.bits import to_set
 from hanabi_rl.games.hanabi.cards import next_cards
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
@@ -104,10 +105,11 @@ def _after_play(rules: Rules, notes: Notes, board: SeatObservation, seen: SeatOb
 
 def deduce(rules: Rules, notes: Notes, board: SeatObservation) -> Notes:
     """Exclude cards with all copies gone or located, until no further card is located."""
+    left = common.copies_left(rules, board)
 
     def again(going: tuple[Notes, jax.Array, jax.Array]) -> tuple[Notes, jax.Array, jax.Array]:
         notes, located, _ = going
-        notes = _update(rules, notes, board, located)
+        notes = _update(rules, notes, board, to_set(located >= left))
         now = _located(rules, notes)
         return notes, now, jnp.any(now != located)
 
@@ -122,9 +124,8 @@ def _located(rules: Rules, notes: Notes) -> jax.Array:
     return jnp.sum(card[..., None] == jnp.arange(rules.num_cards), axis=(0, 1))
 
 
-def _update(rules: Rules, notes: Notes, board: SeatObservation, located: jax.Array) -> Notes:
+def _update(rules: Rules, notes: Notes, board: SeatObservation, taken: jax.Array) -> Notes:
     playable, last = (next_cards(rules, board.played), common.last_copies(rules, board))
-    taken = common.all_gone(rules, board, located)
     remaining = jnp.uint32(rules.all_cards) & ~taken
     remaining &= jnp.where(notes.valuable, last, rules.all_cards)
     remaining &= jnp.where(notes.playable, playable, rules.all_cards)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.games.hanabi.actions import Moves, action_slices, encode
-from hanabi_rl.games.hanabi.bits import count, tally, to_set
+from hanabi_rl.games.hanabi.bits import count, tally
 from hanabi_rl.games.hanabi.cards import last_copies as single_copies
 from hanabi_rl.games.hanabi.cards import without_copy
 from hanabi_rl.games.hanabi.rules import Rules
@@ -39,10 +39,10 @@ def piles(rules: Rules, board: SeatObservation) -> jax.Array:
     return count(board.played & jnp.array(rules.color_cards, jnp.uint32))
 
 
-def all_gone(rules: Rules, board: SeatObservation, elsewhere: jax.Array) -> jax.Array:
-    """Cards with all copies gone or `elsewhere` int32[K]: uint32[]."""
+def copies_left(rules: Rules, board: SeatObservation) -> jax.Array:
+    """Copies of each card neither played nor discarded: int32[K]."""
     gone = tally(rules, board.discards) + tally(rules, board.played)
-    return to_set(gone + elsewhere >= jnp.array(rules.num_copies))
+    return jnp.array(rules.num_copies) - gone
 
 
 def last_copies(rules: Rules, board: SeatObservation) -> jax.Array:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.games.hanabi.bits import count, last_true, tally
+from hanabi_rl.games.hanabi.bits import count, last_true, tally, to_set
 from hanabi_rl.games.hanabi.cards import (
     exhausted_cards,
     last_copies,
@@ -70,10 +70,9 @@ def class_prob(cards: jax.Array, kind: jax.Array) -> jax.Array:
     return jnp.where(size == 0, 0.5, count(cards & kind) / jnp.maximum(size, 1))
 
 
-def rule_out(rules: Rules, cards: jax.Array, board: SeatObservation, held: jax.Array) -> jax.Array:
-    """Exclude cards with all copies gone or in `held` int32[K]; known cards are kept."""
-    taken = common.all_gone(rules, board, held)
-    return jnp.where(count(cards) == 1, cards, cards & ~taken)
+def rule_out(cards: jax.Array, left: jax.Array, held: jax.Array) -> jax.Array:
+    """Exclude cards with all copies `left` int32[K] in `held` int32[K]; known cards are kept."""
+    return jnp.where(count(cards) == 1, cards, cards & ~to_set(held >= left))
 
 
 def nothing_known(rules: Rules) -> jax.Array:
@@ -181,10 +180,11 @@ _Going = tuple[jax.Array, jax.Array, jax.Array]
 
 def _locate(rules: Rules, notes: jax.Array, present: jax.Array, seen: SeatObservation) -> jax.Array:
     """Exclude copies gone or located in hands, until no further card is located."""
+    left = common.copies_left(rules, seen)
 
     def again(going: _Going) -> _Going:
         notes, located, _ = going
-        notes = rule_out(rules, notes, seen, located)
+        notes = rule_out(notes, left, located)
         now = _located(rules, notes, present)
         return notes, now, jnp.any(now != located)
 
@@ -233,7 +233,7 @@ def choose(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     mine = notes[0]
     known = jnp.where(present[0] & (count(mine) == 1), mine, 0)
     eye = tally(rules, seen.hands) + tally(rules, known)
-    private = rule_out(rules, mine, seen, eye)
+    private = rule_out(mine, common.copies_left(rules, seen), eye)
     play, plays = _play(rules, mine, private, present[0], kinds)
     guess, guesses = _mystery(private, present[0], kinds, seen)
 
