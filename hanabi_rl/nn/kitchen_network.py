@@ -22,7 +22,7 @@ class KitchenConfig(NetworkConfig):
     activation: Literal["gelu", "relu"] = "relu"
     layer_norm: bool = False
     dropout: float = 0.0
-    kind: Literal["kitchen"] = "kitchen"  # type: ignore[misc]
+    kind: Literal["kitchen"] = "kitchen"
     """Type of network: distance features of Overcooked."""
 
     def read(self, obs: jax.Array, reset: jax.Array) -> jax.Array:

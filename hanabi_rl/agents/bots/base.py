@@ -11,7 +11,6 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.registry import RENAMED_PARAMETERS
 from hanabi_rl.agents.identity import agent_hash, tag_treedef
-from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.storage.jax_settings import hold_methods
 
@@ -23,12 +22,14 @@ class Bot(flax.struct.PyTreeNode):
     `bot:NAME?field=value`, static and with a default (leaves in `bot:rules`, so that its members
     share a program)."""
 
-    rules: Rules = flax.struct.field(pytree_node=False)
+    rules: Any = flax.struct.field(pytree_node=False)
     kind: str = flax.struct.field(pytree_node=False, default="")
     """Unique tag of the class, set by `tag_treedef`."""
     name: ClassVar[str]
     version: ClassVar[str]
     """Version of the bot's behaviour; invalidates its cached games and results."""
+    game: ClassVar[str | None] = "hanabi"
+    """Name of the game that it plays; None: any."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         tag_treedef(cls)
@@ -36,7 +37,7 @@ class Bot(flax.struct.PyTreeNode):
         super().__init_subclass__(**kwargs)
 
     @classmethod
-    def make(cls, rules: Rules, **parameters: Any) -> Bot:
+    def make(cls, rules: Any, **parameters: Any) -> Bot:
         """Make the bot with these parameters; raises ValueError for a value out of range."""
         return cls(rules=rules, **parameters)
 

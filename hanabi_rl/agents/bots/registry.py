@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json
 
 if TYPE_CHECKING:
@@ -73,9 +72,11 @@ class Parameter(NamedTuple):
     default: Any
 
 
-def make_bot(name: str, rules: Rules, **parameters: Any) -> Bot:
+def make_bot(name: str, rules: Any, **parameters: Any) -> Bot:
     """Make a bot (`random` or `bot:random`); raises ValueError for a wrong name, parameter or
-    value."""
+    value, or another game than the bot's."""
+    if (game := _find(name).game) not in (None, rules.name):
+        raise ValueError(f"{name}: expected a game of {game}, which it plays, got {rules.name}")
     known = bot_parameters(name)
     parameters = {RENAMED_PARAMETERS.get(key, key): value for key, value in parameters.items()}
     for key in parameters:
