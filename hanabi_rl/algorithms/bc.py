@@ -130,9 +130,9 @@ def pool_games(config: BCTrainConfig, rules: Rules) -> Games:
     return concatenate_games(parts)
 
 
-def announce_pool(config: BCConfig) -> None:
+def announce_pool(config: BCTrainConfig) -> None:
     """Print on stderr which games are cloned if no data is given."""
-    if config.data or not isinstance(config.game, Rules):
+    if config.data:
         return
     players = expand_seed_ranges(config.demos)
     each = f"{count(config.demo_games, 'game')} of {'each of ' if len(players) > 1 else ''}"
@@ -183,7 +183,8 @@ def check_features_for_bot(feature_set: str | None, bot: str) -> None:
 def run_bc(config: BCConfig) -> dict[str, Any]:
     """Clone, evaluate and report; return the contents of `summary.json`. A finished run is only
     reported."""
-    announce_pool(config)
+    if isinstance(config.game, Rules):
+        announce_pool(config)
     train, validation = training_games(config, config.game, config.seed)
     config = with_game(config, train.rules, "the recorded games")
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:

@@ -56,9 +56,6 @@ class GameRules(Protocol):
     def max_steps(self) -> int:
         """Upper bound on the timesteps of a game."""
 
-    def make_env(self) -> Any:
-        """Its `Environment`."""
-
     def replace(self, **changes: Any) -> Any:
         """Copy with some parameters changed."""
 
@@ -154,7 +151,7 @@ class Game:
     """Evaluate policies by their most likely actions instead of sampled ones. Games that always
     start alike need samples."""
 
-    name: str
+    name: str = dataclasses.field(kw_only=True)
     num_players: ClassVar[int]
     num_actions: ClassVar[int]
 

@@ -39,7 +39,9 @@ class JaxMARLGame(Game):
         ValueError: an unknown environment, wrong arguments, or actions that are not discrete.
     """
 
-    name: Annotated[Literal["jaxmarl"], tyro.conf.Suppress] = "jaxmarl"
+    name: Annotated[Literal["jaxmarl"], tyro.conf.Suppress] = dataclasses.field(
+        default="jaxmarl", kw_only=True
+    )
     env: str = "MPE_simple_spread_v3"
     """Name in jaxmarl's registry."""
     env_args: str = "{}"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hanabi_rl.games.game import Game
+from hanabi_rl.games.game import Environment, Game
+from hanabi_rl.games.hanabi.hanabi import HanabiEnv
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.jaxmarl import JaxMARLGame
 from hanabi_rl.games.overcooked.overcooked import Overcooked
@@ -30,6 +31,14 @@ def game_class(name: Any) -> Any:
     if name not in [*found]:
         raise ValueError(f"expected a game, one of {', '.join(found)}, got {name!r}")
     return found[name]
+
+
+def make_env(rules: Any) -> Environment:
+    """Environments of a game."""
+    if isinstance(rules, Rules):
+        return HanabiEnv(**dataclasses.asdict(rules))
+    env: Environment = rules.make_env()
+    return env
 
 
 def game_from_text(text: str, default: Any = None) -> Any:

@@ -23,6 +23,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from hanabi_rl.games.game import Environment
+from hanabi_rl.games.registry import make_env
 from hanabi_rl.learning import losses, minibatches, parallel
 from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.config import PPOConfig, check_divides
@@ -110,8 +111,7 @@ class PPO:
     @property
     def env(self) -> Environment:
         """Training environment."""
-        env: Environment = self.config.game.make_env()
-        return env
+        return make_env(self.config.game)
 
     @property
     def view(self) -> ObservationView:

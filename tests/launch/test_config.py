@@ -22,13 +22,13 @@ from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.algorithms.ppo_runner import PPORunConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.games.hanabi.dynamics import Rules
+from hanabi_rl.games.registry import GAMES
 from hanabi_rl.launch.cli_args import parse_args
 from hanabi_rl.launch.presets import load_preset, preset_config
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.rewards import GameShaping, HanabiShaping
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
@@ -197,7 +197,7 @@ def test_config_errors_name_path(data: dict[str, Any], message: str) -> None:
             {"num_minibatches": True},
             "--num-minibatches: expected a whole number, got T",
         ),
-        (IPPOConfig, {"game": "x"}, "--game: expected Rules, got 'x'"),
+        (IPPOConfig, {"game": "x"}, "--game: expected Rules or Game, got 'x'"),
         (IPPOConfig, {"preset": 3}, "--preset: expected str or None, got 3"),
         (BCConfig, {"data": ("a", 3)}, r"--data: expected a tuple of str, got \('a', 3\)"),
         (BCConfig, {"data": "a"}, "--data: expected a tuple of str, got 'a'"),
@@ -304,19 +304,23 @@ def test_presets_list_only_commented_differences(algo: str, name: str) -> None:
     assert from_dict(cls, to_dict(config)) == config
     text = (CONFIGS / algo / f"{name}.toml").read_text()
     assert text.startswith("# "), "a preset says why it is as it is"
-    structured = isinstance(getattr(config, "network", None), StructuredConfig)
-    kind = {"network": StructuredConfig()} if structured else {}
+    # the default of the preset's kind of network, shaping and game
+    kinds = {
+        field: type(value)()
+        for field in ("network", "shaping", "game")
+        if type(value := getattr(config, field, None)) is not type(getattr(cls(), field, None))
+    }
     resolved = leaves(to_dict(config))
-    default = leaves(to_dict(dataclasses.replace(cls(), **kind)))
+    default = leaves(to_dict(dataclasses.replace(cls(), **kinds)))
     for field in leaves(tomllib.loads(text)):
         if field == "bc":
             assert config.bc != cls().bc, "bc names the default preset"
         else:
-            chosen = field == "network.kind"
+            chosen = field in ("network.kind", "shaping.kind", "game.name")
             differs = chosen or resolved[field] != default[field]
             assert differs, f"{field} = {resolved[field]} is the default"
     minutes = (
-        name in ("quick-lstm", "hour-lstm", "small", "one-rank")
+        name in ("quick-lstm", "hour-lstm", "small", "one-rank", *GAMES)
         or "structured" in resolved.values()
     )
     if not minutes:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    from hanabi_rl.games.hanabi.hanabi import HanabiEnv
+from typing import Any, ClassVar
 
 RULES_VERSION = 1
 """Raised whenever the same deck and actions could score differently: cached games depend on it."""
@@ -108,12 +105,6 @@ class Rules:
                 f"({self.num_players} hands of {self.hand_size} at least), got {self.deck_size}"
             )
 
-    def make_env(self) -> HanabiEnv:
-        """Environments of the game."""
-        from hanabi_rl.games.hanabi.hanabi import HanabiEnv  # with JAX
-
-        return HanabiEnv(**dataclasses.asdict(self))
-
     def replace(self, **changes: Any) -> Rules:
         """Copy with some fields changed.
 
@@ -122,17 +113,21 @@ class Rules:
         """
         return Rules(**(self._chosen() | changes))
 
-    def differing_fields(self, other: Rules) -> tuple[str, ...]:
-        """Fields in which this game differs from `other`; without hand sizes and copies of ranks
-        that are standard in both."""
+    def differing_fields(self, other: Any) -> tuple[str, ...]:
+        """Fields in which this game differs from `other`, without hand sizes and copies of ranks
+        that are standard in both; `name` if `other` is not Hanabi."""
+        if not isinstance(other, Rules):
+            return ("name",)
         ours, theirs = self._chosen(), other._chosen()
         apart = [name for name in ours if ours[name] != theirs[name]]
         return tuple(name for name in apart if getattr(self, name) != getattr(other, name))
 
-    def difference_from(self, other: Rules) -> str:
+    def difference_from(self, other: Any) -> str:
         """Difference from another game as text for errors: `3 players`, `3 players and 4
         colours`."""
         fields = self.differing_fields(other)
+        if fields == ("name",):
+            return self.name
         *words, last = (_WORDS[name].format(getattr(self, name)) for name in fields)
         return f"{', '.join(words)} and {last}" if words else last
 

@@ -50,7 +50,9 @@ class Overcooked(Game):
         ValueError: an unknown kitchen or source of starts, or a horizon outside 1 to 4095.
     """
 
-    name: Annotated[Literal["overcooked"], tyro.conf.Suppress] = "overcooked"
+    name: Annotated[Literal["overcooked"], tyro.conf.Suppress] = dataclasses.field(
+        default="overcooked", kw_only=True
+    )
     kitchen: str = "cramped_room"
     """Kitchen by its name or an alias, see `KITCHENS` and `ALIASES`."""
     starts: str | None = None
