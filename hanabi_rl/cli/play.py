@@ -18,12 +18,14 @@ import tyro
 
 from hanabi_rl.cli.agents import Flag, SeedNames, chosen_decks, load_agents
 from hanabi_rl.storage.extras import install_command
-from hanabi_rl.storage.validation import Port, Seconds, Seed
+from hanabi_rl.storage.validation import Port, PositiveInt, Range, Seconds, Seed
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.people.serve.local import LocalPlay
-    from hanabi_rl.people.serve.partner_protocol import LazyPartners, Partners
+    from hanabi_rl.people.serve.partner_protocol import Partners
 
     Seated = tuple[Rules, list[str], Callable[[], Partners], list[str], bool]
     """Rules; names of the agents in the seats that the user does not take; function that makes
@@ -37,6 +39,7 @@ def play(
     agents: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[AGENT ...]")
     ] = (),
+    game: Annotated[str, tyro.conf.arg(metavar="hanabi|overcooked:KITCHEN")] = "hanabi",
     players: int | None = None,
     watch: Flag = False,
     terminal: Flag = False,
@@ -48,16 +51,20 @@ def play(
     move_delay: Seconds = 0.8,
     reset_memory: Flag = False,
     process: str | None = None,
+    seat: int | None = None,
+    steps_per_s: Annotated[float, Range(0.5, 100)] | None = None,
+    horizon: PositiveInt | None = None,
 ) -> None:
-    """Play Hanabi with agents in the browser or in the terminal, or watch agents.
+    """Play Hanabi or Overcooked with agents in the browser, Hanabi also in the terminal, or watch.
 
     Args:
         agents: your partners; default: the best agent of `hanabi-rl gauntlet`. One agent takes all
             other seats; several agents sit clockwise from you. With --watch: agents to watch.
+        game: game to play; Overcooked needs one agent, random or stay.
         players: number of players, 2 to 5, including you; None: the agents' number, otherwise 2.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: play as text with typed moves, also from a pipe.
-        seed: seed of the decks; None: a random seed.
+        seed: seed of the decks, in Overcooked of the agent's sampled actions; None: a random seed.
         out: folder for finished games, in a format that train/bc.py --data reads.
         port: port of the page on this machine; 0: any free port.
         no_browser: print the address without opening a browser.
@@ -66,7 +73,30 @@ def play(
             games in --out.
         process: command of a program that chooses moves in place of agents, one process per seat,
             with messages as lines of JSON (docs/play.md).
+        seat: your seat in Overcooked, 0 or 1; None: in turn.
+        steps_per_s: steps per second in Overcooked; None: 6.67.
+        horizon: steps of a game of Overcooked; None: 400.
     """
+    of_hanabi = {
+        "--players": players is not None,
+        "--watch": watch,
+        "--terminal": terminal,
+        "--seed-names": seed_names is not None,
+        "--reset-memory": reset_memory,
+        "--process": process is not None,
+    }
+    of_overcooked = {"--seat": seat, "--steps-per-s": steps_per_s, "--horizon": horizon}
+    if game != "hanabi":
+        _check_unused(game, [flag for flag, given in of_hanabi.items() if given])
+        check_extra()
+        from hanabi_rl.cli.overcooked import kitchen_app
+
+        listening = listen(HOST, port)
+        with contextlib.suppress(KeyboardInterrupt):
+            app = kitchen_app(game, agents, out, seat, seed, steps_per_s, horizon)
+            run_page(app, listening, f"games are saved in {out}", open_browser=not no_browser)
+        return
+    _check_unused(game, [flag for flag, value in of_overcooked.items() if value is not None])
     if process is not None and agents:
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
     named = chosen_decks(seed_names, None, seed)[-1]
@@ -96,18 +126,23 @@ def play(
         if terminal:
             _run_terminal(make_play(partners()))
             return
+        from hanabi_rl.people.serve.web import make_app
+
         listening = listen(HOST, port)
         starting = LazyPartners(partners)  # in the background, while the page opens
         with contextlib.suppress(KeyboardInterrupt):
-            game = make_play(starting)
-            _run_page(
-                game, out, listening, starting, open_browser=not no_browser, move_delay=move_delay
-            )
+            app = make_app(make_play(starting), move_delay, at_end=starting.give_up)
+            run_page(app, listening, f"games are saved in {out}", open_browser=not no_browser)
     if starting.give_up():
         # compilation cannot be stopped and may abort with a message at a regular exit; every move
         # on the page is already on disk
         sys.stdout.flush()
         os._exit(0)
+
+
+def _check_unused(game: str, flags: Sequence[str]) -> None:
+    if flags:
+        raise ValueError(f"{flags[0]}: expected no such flag with --game {game}")
 
 
 def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Seated:
@@ -171,25 +206,20 @@ def _run_terminal(game: LocalPlay) -> None:
         print("\nThe game is saved; repeat the command to continue.")
 
 
-def _run_page(
-    game: LocalPlay,
-    out: Path,
-    listening: socket.socket,
-    starting: LazyPartners,
-    *,
-    open_browser: bool,
-    move_delay: float,
+def run_page(
+    app: Starlette, listening: socket.socket, about: str, path: str = "", *, open_browser: bool
 ) -> None:
+    """Serve a page on this machine until Ctrl-C; prints its address and `about`."""
     import uvicorn
 
-    from hanabi_rl.people.serve.web import MAX_MESSAGE, make_app
+    from hanabi_rl.people.serve.web import MAX_MESSAGE
 
-    address = f"http://{HOST}:{listening.getsockname()[1]}/"
-    print(f"The table is at {address} (Ctrl-C stops; games are saved in {out})", flush=True)
+    address = f"http://{HOST}:{listening.getsockname()[1]}/{path}"
+    print(f"The table is at {address} (Ctrl-C stops; {about})", flush=True)
     if open_browser:
         webbrowser.open(address)
     config = uvicorn.Config(
-        make_app(game, move_delay, at_end=starting.give_up),
+        app,
         log_level="warning",
         access_log=False,
         ws="websockets-sansio",

@@ -35,7 +35,7 @@ _TERRAIN = {
     kitchens.SERVING: "#1d6f63",
 }
 _PLAYERS = ("#1f5ab8", "#d9480f")  # as blue and orange, distinct to colour-blind people
-PLAYER_LOOKS = ("blue, round hat", "orange, square hat")
+PLAYER_LOOKS = ("blue (round hat)", "orange (square hat)")
 """Look of each player in an SVG image."""
 
 
@@ -103,7 +103,7 @@ def scene_svg(scene: Scene, me: int | None = None) -> str:
 
     Args:
         scene: the moment.
-        me: player with a ring around it (None: neither).
+        me: player on a yellow square (None: neither).
     """
     parts = [_pot_svg(content, place) for place, content in scene.pots.items()]
     parts += [_thing_svg(thing, *_middle(place)) for place, thing in scene.counters.items()]
@@ -210,11 +210,10 @@ def _player_svg(scene: Scene, player: int, is_me: bool) -> str:
         else _box(-6, -6, 12, 12, "#ffffff", "#10131a")
         + f'<path d="M-2-6V6M2-6V6" stroke="{color}" stroke-width="2"/>'
     )
-    ring = _circle(17.5, "none", "#10131a", 4) + _circle(17.5, "none", "#ffffff", 2)
     dx, dy = OFFSETS[direction]
     return _at(
         *_middle(scene.places[player]),
-        ring if is_me else "",
+        _box(-18, -18, 36, 36, "#ffe066", "#10131a") if is_me else "",
         turned,
         _circle(12.5, color, "#10131a", 1.3),
         hat,

@@ -94,13 +94,17 @@ def test_svg_shows_pots_and_hands():
         assert shape(drawn((1, 1), hands=(thing, 0))[0][-1]) == shape(group)
 
 
-def test_one_player_has_a_ring():
+def test_one_player_is_marked():
     scenes = [scene_svg(SCENE, me) for me in (None, 0, 1)]
-    rings = [
-        [g.get("class") for g in ElementTree.fromstring(f"<g>{s}</g>") if '"17.5"' in str(shape(g))]
+    marked = [
+        [
+            g.get("class")
+            for g in ElementTree.fromstring(f"<g>{s}</g>")
+            if "#ffe066" in str(shape(g))
+        ]
         for s in scenes
     ]
-    assert rings == [[], ["player-0"], ["player-1"]]
+    assert marked == [[], ["player-0"], ["player-1"]]
 
 
 def test_every_kitchen_can_be_drawn():

@@ -1,0 +1,172 @@
+"""One game of a person and an agent, step by step and without a clock; the agent's answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.games.overcooked import dynamics
+from hanabi_rl.games.overcooked.kitchens import Kitchen
+from hanabi_rl.games.overcooked.observation import observe
+from hanabi_rl.games.overcooked.state import Scene, State, pack_scenes, start_scene, unpack_scene
+from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS, STAY
+from hanabi_rl.people.serve.overcooked.agents import OvercookedAgent
+from hanabi_rl.storage.jax_settings import with_fixed_settings
+
+QUEUE_SIZE = 4
+"""Key presses that wait for their steps; a further press replaces the newest."""
+
+
+class KeyQueue:
+    """Key presses of a person, one action per step.
+
+    Each press is one action, in order; presses between two steps wait. With none waiting, the arrow
+    key that is held and was pressed last repeats; otherwise the action is stay.
+    """
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        """Presses that were replaced because `QUEUE_SIZE` waited."""
+        self._waiting: deque[int] = deque()
+        self._held: list[int] = []
+
+    def press(self, action: int) -> None:
+        """Add a press. Raises ValueError for another number than an action's."""
+        self.release(action)
+        if action < STAY:
+            self._held.append(action)
+        if len(self._waiting) == QUEUE_SIZE:
+            self._waiting.pop()
+            self.dropped += 1
+        self._waiting.append(action)
+
+    def release(self, action: int) -> None:
+        """The key of this action is up. Raises ValueError as `press`."""
+        if not 0 <= action < NUM_ACTIONS:
+            raise ValueError(f"expected an action from 0 to {NUM_ACTIONS - 1}, got {action}")
+        if action in self._held:
+            self._held.remove(action)
+
+    def next_action(self) -> int:
+        """Action of the next step."""
+        if self._waiting:
+            return self._waiting.popleft()
+        return self._held[-1] if self._held else STAY
+
+
+class KitchenGame:
+    """A game in progress.
+
+    Args:
+        game_id: number of the game.
+        kitchen: the kitchen; players start at its first source of starts, humans' if it has them.
+        horizon: steps of the game.
+        seat: the person's seat, 0 or 1.
+        seed: seed of the agent's sampled actions.
+    """
+
+    def __init__(
+        self, game_id: int, kitchen: Kitchen, horizon: int, seat: int, seed: int = 0
+    ) -> None:
+        self.game_id, self.kitchen, self.horizon = game_id, kitchen, horizon
+        self.seat, self.seed = seat, seed
+        self.keys = KeyQueue()
+        self.late_actions = 0
+        """Steps without an answer of the agent, which stayed."""
+        self.stopped = False
+        """The person ended the game before its last step."""
+        self.state: State = pack_scenes(kitchen, [start_scene(kitchen)])
+        self.scene = start_scene(kitchen)
+        self.actions: list[tuple[int, int]] = []
+        self.rewards: list[int] = []
+
+    @property
+    def over(self) -> bool:
+        """All steps are made."""
+        return len(self.actions) >= self.horizon
+
+    @property
+    def score(self) -> int:
+        """Points scored."""
+        return sum(self.rewards)
+
+    def step(self, answer: int | None) -> None:
+        """Make one step with the person's next key and the agent's answer (None: too late)."""
+        self.late_actions += answer is None
+        own, other = self.keys.next_action(), STAY if answer is None else answer
+        actions = (own, other) if self.seat == 0 else (other, own)
+        self.state, reward = step_one_game(self.kitchen, self.state, np.array([actions], np.int32))
+        self.scene: Scene = unpack_scene(self.kitchen, self.state)
+        self.actions.append(actions)
+        self.rewards.append(int(reward[0]))
+
+
+class AgentSeat:
+    """The agent's seat in one game; it computes its actions in a thread of `pool`."""
+
+    def __init__(
+        self, agent: OvercookedAgent, game: KitchenGame, pool: Executor | None = None
+    ) -> None:
+        self._agent, self._game, self._pool = agent, game, pool
+        self._carry: Any = jax.tree.map(jnp.asarray, agent.init_carry(1))
+        self._asked: tuple[int, Future[int]] | None = None
+
+    def ask(self) -> None:
+        """Start the answer for the game's next step, unless a late one is still being computed."""
+        if self._pool is not None and (self._asked is None or self._asked[1].done()):
+            step = len(self._game.actions)
+            future = self._pool.submit(self.answer, self._game.state, step)
+            self._asked = step, future
+
+    def take(self) -> int | None:
+        """Action for the game's next step; None if it is not computed yet.
+
+        An exception of the agent is raised here.
+        """
+        if self._asked is None or not self._asked[1].done():
+            return None
+        step, future = self._asked
+        action = future.result()
+        return action if step == len(self._game.actions) else None
+
+    def answer(self, state: State, step: int) -> int:
+        """Compute the action, sampled from the agent's distribution."""
+        game = self._game
+        self._carry, action = _answer(
+            game.kitchen, game.horizon, self._agent, self._carry, state,
+            1 - game.seat, np.uint32(game.seed), step,
+        )  # fmt: skip
+        return int(action)
+
+
+@with_fixed_settings
+@partial(jax.jit, static_argnums=0)
+def step_one_game(kitchen: Kitchen, state: State, action: Any) -> tuple[State, jax.Array]:
+    """Make a step int32[1, P] of one game; return the game and its points float32[1]."""
+    after, outcome = dynamics.step(kitchen, state, action)
+    return after, outcome.reward
+
+
+@with_fixed_settings
+@partial(jax.jit, static_argnums=(0, 1))
+def _answer(
+    kitchen: Kitchen,
+    horizon: int,
+    agent: OvercookedAgent,
+    carry: Any,
+    state: State,
+    seat: Any,
+    seed: Any,
+    step: Any,
+) -> tuple[Any, jax.Array]:
+    obs = observe(kitchen, jax.tree.map(jnp.asarray, state), horizon)[:, seat]
+    key, sampling = jax.random.split(jax.random.fold_in(jax.random.key(seed), step))
+    legal = jnp.ones((1, NUM_ACTIONS), bool)
+    carry, logits = agent.step(carry, obs, legal, jnp.reshape(step == 0, 1), key[None])
+    return carry, jax.random.categorical(sampling, logits[0])
