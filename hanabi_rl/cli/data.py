@@ -269,9 +269,9 @@ def replay_command(
             overcooked.print_replay(source, game, turn)
             return
         check_extra()
+        app = overcooked.replay_app(source, game)
         listening = listen(HOST, port)
         with contextlib.suppress(KeyboardInterrupt):
-            app = overcooked.replay_app(source, game)
             run_page(app, listening, source, f"replay/{game}", open_browser=not no_browser)
         return
     if browser:

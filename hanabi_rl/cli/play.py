@@ -91,9 +91,9 @@ def play(
         check_extra()
         from hanabi_rl.cli.overcooked import kitchen_app
 
+        app = kitchen_app(game, agents, out, seat, seed, steps_per_s, horizon)
         listening = listen(HOST, port)
         with contextlib.suppress(KeyboardInterrupt):
-            app = kitchen_app(game, agents, out, seat, seed, steps_per_s, horizon)
             run_page(app, listening, f"games are saved in {out}", open_browser=not no_browser)
         return
     _check_unused(game, [flag for flag, value in of_overcooked.items() if value is not None])

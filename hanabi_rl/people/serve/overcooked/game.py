@@ -37,7 +37,7 @@ class KeyQueue:
         self._held: list[int] = []
 
     def press(self, action: int) -> None:
-        """Add a press. Raises ValueError for another number than an action's."""
+        """Add a press."""
         self.release(action)
         if action < STAY:
             self._held.append(action)
@@ -47,9 +47,7 @@ class KeyQueue:
         self._waiting.append(action)
 
     def release(self, action: int) -> None:
-        """The key of this action is up. Raises ValueError as `press`."""
-        if not 0 <= action < NUM_ACTIONS:
-            raise ValueError(f"expected an action from 0 to {NUM_ACTIONS - 1}, got {action}")
+        """The key of this action is up."""
         if action in self._held:
             self._held.remove(action)
 

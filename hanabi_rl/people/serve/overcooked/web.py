@@ -30,6 +30,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from hanabi_rl.games.overcooked.dynamics import SOUP_POINTS
 from hanabi_rl.games.overcooked.render import CELL, PLAYER_LOOKS, icon_svg, scene_svg, terrain_svg
 from hanabi_rl.games.overcooked.state import COOK_TIME, DISH, ONION, SOUP
+from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS
+from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.overcooked.game import AgentSeat, KitchenGame
 from hanabi_rl.people.serve.overcooked.play import Find, KitchenPlay, replay_frames
 from hanabi_rl.people.serve.web import (
@@ -109,7 +111,7 @@ class GameSocket:
         except (WebSocketDisconnect, RuntimeError):
             pass  # page closed
         finally:
-            await self._stop()
+            await asyncio.shield(self._stop())  # the game is saved when the server stops, too
 
     async def _handle(self, message: Message) -> str | None:
         """Handle one message; return its problem, if any."""
@@ -121,14 +123,14 @@ class GameSocket:
                         self._running = asyncio.create_task(self._run())
                 case {"stop": True}:
                     await self._stop()
-                case {"press": int(action)}:
+                case {"press": int(action)} if 0 <= action < NUM_ACTIONS:
                     if self._running is not None:
                         self._game.keys.press(action)
-                case {"release": int(action)}:
+                case {"release": int(action)} if 0 <= action < NUM_ACTIONS:
                     self._game.keys.release(action)
                 case _:
-                    return "expected start, stop, press or release"
-        except ValueError as error:  # no JSON, or no action
+                    return "expected start, stop, or an action to press or release"
+        except RefusedError as error:
             return str(error)
         return None
 
