@@ -97,7 +97,8 @@ def load_start_states(config: PPORunConfig) -> StartStates | None:
 def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
     """Greedy self-play score on the selection decks."""
     summary = evaluate_selfplay(policy, config.eval_games, config.seed, purpose="selection").summary
-    return {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
+    found = {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
+    return found if isinstance(config.game, Rules) else {"selfplay_mean": found["selfplay_mean"]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,7 +282,7 @@ def announce_updates(config: PPORunConfig, run_dir: Path, done: int) -> None:
         print(f"{run_dir} has {finished}: only measuring it again", file=sys.stderr)
 
 
-def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:
+def plot_curve(run_dir: Path, rules: Any, begins_as_clone: bool) -> None:
     """Plot the run's metrics, with the clone's score if the learner started from the clone."""
     lines = read_metrics(run_dir / "metrics.jsonl")
     first = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
