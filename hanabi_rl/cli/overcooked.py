@@ -14,6 +14,7 @@ from hanabi_rl.storage.words import count
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from hanabi_rl.agents.policy import Policy
     from hanabi_rl.games.overcooked.recorded_games import RecordedGames
 
 
@@ -105,34 +106,44 @@ def replay_app(source: str | Path, game: int) -> Starlette:
     return make_app(games_in(games), num_games=len(games))
 
 
+def load_agent(game: str, agents: Sequence[str]) -> Policy:
+    """The one agent of a game OVERCOOKED:KITCHEN."""
+    from hanabi_rl.games.overcooked.overcooked import Overcooked
+    from hanabi_rl.games.registry import game_from_text
+    from hanabi_rl.people.serve.overcooked.agents import load_overcooked_agent
+
+    try:
+        rules = game_from_text(game)
+    except ValueError as error:
+        raise ValueError(f"--game: {error}") from error
+    if not isinstance(rules, Overcooked):
+        raise ValueError(f"--game: expected hanabi or overcooked:KITCHEN, got {game!r}")
+    if len(agents) != 1:
+        raise ValueError(f"expected one agent for Overcooked, got {' '.join(agents) or 'none'}")
+    return load_overcooked_agent(agents[0], rules)
+
+
 def kitchen_app(
-    game: str,
-    agents: Sequence[str],
+    agent: Policy,
+    name: str,
     out: Path,
+    *,
     seat: int | None,
     seed: int | None,
     steps_per_s: float | None,
     horizon: int | None,
 ) -> Starlette:
-    """Page of games with an agent; `game`: overcooked:KITCHEN."""
-    from hanabi_rl.games.overcooked.kitchens import load_kitchen
-    from hanabi_rl.people.serve.overcooked.agents import load_overcooked_agent
+    """Page of games with an agent."""
     from hanabi_rl.people.serve.overcooked.play import KitchenPlay
     from hanabi_rl.people.serve.overcooked.web import make_app
 
-    name, _, kitchen = game.partition(":")
-    if name != "overcooked" or not kitchen:
-        raise ValueError(f"--game: expected hanabi or overcooked:KITCHEN, got {game!r}")
-    if len(agents) != 1:
-        raise ValueError(f"expected one agent for Overcooked, got {' '.join(agents) or 'none'}")
     play = KitchenPlay(
-        load_kitchen(kitchen),
-        load_overcooked_agent(agents[0]),
-        agents[0],
+        agent,
+        name,
         out,
         seat=seat,
         seed=seed,
-        horizon=400 if horizon is None else horizon,
+        horizon=horizon,
         steps_per_s=6.67 if steps_per_s is None else steps_per_s,
     )
     return make_app(play.find, play)

@@ -12,10 +12,11 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from hanabi_rl.cli import overcooked
 from hanabi_rl.cli.agents import Flag, SeedNames, chosen_decks, load_agents
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.validation import Port, PositiveInt, Range, Seconds, Seed
@@ -23,6 +24,7 @@ from hanabi_rl.storage.validation import Port, PositiveInt, Range, Seconds, Seed
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from hanabi_rl.agents.policy import Policy
     from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.people.serve.local import LocalPlay
     from hanabi_rl.people.serve.partner_protocol import Partners
@@ -39,7 +41,7 @@ def play(
     agents: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[AGENT ...]")
     ] = (),
-    game: Annotated[str, tyro.conf.arg(metavar="hanabi|overcooked:KITCHEN")] = "hanabi",
+    game: Annotated[str | None, tyro.conf.arg(metavar="hanabi|overcooked:KITCHEN")] = None,
     players: int | None = None,
     watch: Flag = False,
     terminal: Flag = False,
@@ -60,7 +62,7 @@ def play(
     Args:
         agents: your partners; default: the best agent of `hanabi-rl gauntlet`. One agent takes all
             other seats; several agents sit clockwise from you. With --watch: agents to watch.
-        game: game to play; Overcooked needs one agent, random or stay.
+        game: game to play; None: the agent's. Overcooked has one agent, also random or stay.
         players: number of players, 2 to 5, including you; None: the agents' number, otherwise 2.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: play as text with typed moves, also from a pipe.
@@ -75,34 +77,35 @@ def play(
             with messages as lines of JSON (docs/play.md).
         seat: your seat in Overcooked, 0 or 1; None: in turn.
         steps_per_s: steps per second in Overcooked; None: 6.67.
-        horizon: steps of a game of Overcooked; None: 400.
+        horizon: steps of a game of Overcooked; None: the agent's.
     """
-    of_hanabi = {
-        "--players": players is not None,
-        "--watch": watch,
-        "--terminal": terminal,
-        "--seed-names": seed_names is not None,
-        "--reset-memory": reset_memory,
-        "--process": process is not None,
-    }
-    of_overcooked = {"--seat": seat, "--steps-per-s": steps_per_s, "--horizon": horizon}
-    if game != "hanabi":
-        _check_unused(game, [flag for flag, given in of_hanabi.items() if given])
-        check_extra()
-        from hanabi_rl.cli.overcooked import kitchen_app
-
-        app = kitchen_app(game, agents, out, seat, seed, steps_per_s, horizon)
+    if process is not None and agents:
+        raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
+    is_hanabi = game in (None, "hanabi")
+    names = _lineup(agents, players, watch) if is_hanabi else list(agents)
+    named = chosen_decks(seed_names, None, seed)[-1]
+    if not terminal:
+        check_extra("; --terminal does not")
+    loaded: list[Policy] = []
+    if not is_hanabi:
+        loaded = [overcooked.load_agent(str(game), agents)]
+    elif process is None:
+        with progress(f"loading {', '.join(dict.fromkeys(names))}"):
+            several = len(names) + (not watch) if len(names) > 1 else None
+            loaded = list(load_agents(names, players or several))
+    if loaded and loaded[0].rules.name == "overcooked":
+        unused = {"--players": players, "--watch": watch, "--terminal": terminal}
+        unused |= {"--seed-names": seed_names, "--reset-memory": reset_memory}
+        _check_unused("overcooked", unused)
+        app = overcooked.kitchen_app(
+            loaded[0], names[0], out, seat=seat, seed=seed, steps_per_s=steps_per_s, horizon=horizon
+        )
         listening = listen(HOST, port)
         with contextlib.suppress(KeyboardInterrupt):
             run_page(app, listening, f"games are saved in {out}", open_browser=not no_browser)
         return
-    _check_unused(game, [flag for flag, value in of_overcooked.items() if value is not None])
-    if process is not None and agents:
-        raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
-    named = chosen_decks(seed_names, None, seed)[-1]
-    names = _lineup(agents, players, watch)
-    if not terminal:
-        check_extra("; --terminal does not")
+    unused = {"--seat": seat, "--steps-per-s": steps_per_s, "--horizon": horizon}
+    _check_unused("hanabi", unused)
     from hanabi_rl.people.serve.folder import GameFolder
     from hanabi_rl.people.serve.local import LocalPlay
     from hanabi_rl.people.serve.partner_protocol import LazyPartners
@@ -110,7 +113,7 @@ def play(
 
     with contextlib.ExitStack() as stack:
         if process is None:
-            seated = _agents(names, players, watch, out)
+            seated = _agents(names, loaded, watch, out)
         else:
             seated = _processes(process, players or 2, watch, stack)
         rules, names, partners, policies, remembers = seated
@@ -140,23 +143,22 @@ def play(
         os._exit(0)
 
 
-def _check_unused(game: str, flags: Sequence[str]) -> None:
-    if flags:
-        raise ValueError(f"{flags[0]}: expected no such flag with --game {game}")
+def _check_unused(game: str, values: dict[str, Any]) -> None:
+    """Raise ValueError if a flag of another game has a value."""
+    for flag, value in values.items():
+        if value not in (None, False):
+            raise ValueError(f"{flag}: expected no such flag with --game {game}")
 
 
-def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Seated:
+def _agents(names: list[str], policies: list[Policy], watch: bool, out: Path) -> Seated:
     from hanabi_rl.agents.policy import runs_search
     from hanabi_rl.agents.preloaded_profile import has_profile
     from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
     from hanabi_rl.people.serve.runner import PartnerRunner
     from hanabi_rl.people.serve.ticks import compiled
 
-    with progress(f"loading {', '.join(dict.fromkeys(names))}"):
-        several = len(names) + (not watch) if len(names) > 1 else None
-        policies = list(load_agents(names, players or several))
     rules = policies[0].rules
-    if not several:
+    if len(names) == 1:
         seats = rules.num_players - (not watch)
         names, policies = names * seats, policies * seats
 

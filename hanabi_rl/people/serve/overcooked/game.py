@@ -11,12 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.games.overcooked import dynamics
-from hanabi_rl.games.overcooked.kitchens import Kitchen
-from hanabi_rl.games.overcooked.observation import observe
-from hanabi_rl.games.overcooked.state import Scene, State, pack_scenes, start_scene, unpack_scene
-from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS, STAY
-from hanabi_rl.people.serve.overcooked.agents import OvercookedAgent
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.games.overcooked.overcooked import Overcooked
+from hanabi_rl.games.overcooked.state import Scene, State, unpack_scene
+from hanabi_rl.games.overcooked.transitions import STAY
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
 QUEUE_SIZE = 4
@@ -63,44 +61,43 @@ class KitchenGame:
 
     Args:
         game_id: number of the game.
-        kitchen: the kitchen; players start at its first source of starts, humans' if it has them.
-        horizon: steps of the game.
+        rules: the game.
         seat: the person's seat, 0 or 1.
         seed: seed of the agent's sampled actions.
     """
 
-    def __init__(
-        self, game_id: int, kitchen: Kitchen, horizon: int, seat: int, seed: int = 0
-    ) -> None:
-        self.game_id, self.kitchen, self.horizon = game_id, kitchen, horizon
-        self.seat, self.seed = seat, seed
+    def __init__(self, game_id: int, rules: Overcooked, seat: int, seed: int = 0) -> None:
+        self.game_id, self.rules, self.seat, self.seed = game_id, rules, seat, seed
         self.keys = KeyQueue()
         self.late_actions = 0
         """Steps without an answer of the agent, which stayed."""
         self.stopped = False
         """The person ended the game before its last step."""
-        self.state: State = pack_scenes(kitchen, [start_scene(kitchen)])
-        self.scene = start_scene(kitchen)
+        self.state: State = rules.start(_NO_KEYS)
         self.actions: list[tuple[int, int]] = []
         self.rewards: list[int] = []
 
     @property
     def over(self) -> bool:
         """All steps are made."""
-        return len(self.actions) >= self.horizon
+        return len(self.actions) >= self.rules.horizon
 
     @property
     def score(self) -> int:
         """Points scored."""
         return sum(self.rewards)
 
+    @property
+    def scene(self) -> Scene:
+        """The game now."""
+        return unpack_scene(self.rules.layout, self.state)
+
     def step(self, answer: int | None) -> None:
         """Make one step with the person's next key and the agent's answer (None: too late)."""
         self.late_actions += answer is None
         own, other = self.keys.next_action(), STAY if answer is None else answer
         actions = (own, other) if self.seat == 0 else (other, own)
-        self.state, reward = step_one_game(self.kitchen, self.state, np.array([actions], np.int32))
-        self.scene: Scene = unpack_scene(self.kitchen, self.state)
+        self.state, reward = _step(self.rules, self.state, np.array([actions], np.int32))
         self.actions.append(actions)
         self.rewards.append(int(reward[0]))
 
@@ -108,9 +105,7 @@ class KitchenGame:
 class AgentSeat:
     """The agent's seat in one game; it computes its actions in a thread of `pool`."""
 
-    def __init__(
-        self, agent: OvercookedAgent, game: KitchenGame, pool: Executor | None = None
-    ) -> None:
+    def __init__(self, agent: Policy, game: KitchenGame, pool: Executor | None = None) -> None:
         self._agent, self._game, self._pool = agent, game, pool
         self._carry: Any = jax.tree.map(jnp.asarray, agent.init_carry(1))
         self._asked: tuple[int, Future[int]] | None = None
@@ -137,34 +132,32 @@ class AgentSeat:
         """Compute the action, sampled from the agent's distribution."""
         game = self._game
         self._carry, action = _answer(
-            game.kitchen, game.horizon, self._agent, self._carry, state,
-            1 - game.seat, np.uint32(game.seed), step,
+            game.rules, self._agent, self._carry, state, np.array([1 - game.seat], np.int32),
+            np.uint32(game.seed), step,
         )  # fmt: skip
         return int(action)
 
 
+_NO_KEYS = np.zeros((1, 2), np.uint32)
+"""Random words of a game: its starts and steps need none."""
+
+
 @with_fixed_settings
 @partial(jax.jit, static_argnums=0)
-def step_one_game(kitchen: Kitchen, state: State, action: Any) -> tuple[State, jax.Array]:
-    """Make a step int32[1, P] of one game; return the game and its points float32[1]."""
-    after, outcome = dynamics.step(kitchen, state, action)
+def _step(rules: Overcooked, state: State, action: Any) -> tuple[State, jax.Array]:
+    """One step of one game and its points float32[1]."""
+    after, outcome = rules.step(state, action, _NO_KEYS)
     return after, outcome.reward
 
 
-@with_fixed_settings
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(with_fixed_settings, prng=True)
+@partial(jax.jit, static_argnums=0)
 def _answer(
-    kitchen: Kitchen,
-    horizon: int,
-    agent: OvercookedAgent,
-    carry: Any,
-    state: State,
-    seat: Any,
-    seed: Any,
-    step: Any,
+    rules: Overcooked, agent: Policy, carry: Any, state: State, seat: Any, seed: Any, step: Any
 ) -> tuple[Any, jax.Array]:
-    obs = observe(kitchen, jax.tree.map(jnp.asarray, state), horizon)[:, seat]
+    """The agent's carry after the step, and its action int32[]."""
+    obs = rules.observe_seat(state, seat)
     key, sampling = jax.random.split(jax.random.fold_in(jax.random.key(seed), step))
-    legal = jnp.ones((1, NUM_ACTIONS), bool)
+    legal = jnp.ones((1, rules.num_actions), bool)
     carry, logits = agent.step(carry, obs, legal, jnp.reshape(step == 0, 1), key[None])
     return carry, jax.random.categorical(sampling, logits[0])

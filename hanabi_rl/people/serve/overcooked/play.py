@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.games.overcooked.kitchens import Kitchen
+from hanabi_rl.agents.policy import Policy
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import (
     GameOrigin,
     RecordedGames,
@@ -19,9 +20,8 @@ from hanabi_rl.games.overcooked.recorded_games import (
     save_recorded_games,
 )
 from hanabi_rl.games.overcooked.render import CELL, PLAYER_LOOKS, scene_svg, terrain_svg
-from hanabi_rl.games.overcooked.state import MAX_STEPS, unpack_scene
+from hanabi_rl.games.overcooked.state import unpack_scene
 from hanabi_rl.games.overcooked.transitions import ACTION_NAMES
-from hanabi_rl.people.serve.overcooked.agents import OvercookedAgent
 from hanabi_rl.people.serve.overcooked.game import AgentSeat, KitchenGame
 
 UNFINISHED = "unfinished"
@@ -32,13 +32,12 @@ class KitchenPlay:
     """Games of one person and one agent.
 
     Args:
-        kitchen: the kitchen.
-        agent: the agent in the other seat.
+        agent: the agent in the other seat, a policy of Overcooked; its kitchen is played.
         name: the agent's name.
         folder: folder of saved games.
         seat: the person's seat; None: the number of the game modulo 2.
         seed: seed of the agent's sampled actions; each game adds 1. None: random.
-        horizon: steps of a game.
+        horizon: steps of a game; None: as in the agent's game.
         steps_per_s: steps per second.
 
     Raises:
@@ -47,29 +46,27 @@ class KitchenPlay:
 
     def __init__(
         self,
-        kitchen: Kitchen,
-        agent: OvercookedAgent,
+        agent: Policy,
         name: str,
         folder: Path,
         *,
         seat: int | None = None,
         seed: int | None = None,
-        horizon: int = 400,
+        horizon: int | None = None,
         steps_per_s: float = 1 / 0.15,
     ) -> None:
         if seat not in (None, 0, 1):
             raise ValueError(f"--seat: expected 0 or 1, got {seat}")
-        if not 1 <= horizon <= MAX_STEPS:
-            raise ValueError(f"--horizon: expected 1 to {MAX_STEPS}, got {horizon}")
-        self.kitchen, self.agent, self.name, self.folder = kitchen, agent, name, folder
-        self.seat, self.horizon, self.steps_per_s = seat, horizon, steps_per_s
+        self.rules: Overcooked = agent.rules.replace(horizon=horizon or agent.rules.horizon)
+        self.kitchen, self.agent, self.name, self.folder = self.rules.layout, agent, name, folder
+        self.seat, self.steps_per_s = seat, steps_per_s
         self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._started = self._last_id = 0
         self._pool = ThreadPoolExecutor(4)
 
     def warm_up(self) -> None:
         """Compile the programs of a game: agent, step, replay."""
-        game = KitchenGame(0, self.kitchen, self.horizon, 0)
+        game = KitchenGame(0, self.rules, 0)
         AgentSeat(self.agent, game).answer(game.state, 0)
         while not game.over:
             game.step(None)
@@ -80,7 +77,7 @@ class KitchenPlay:
         self._last_id = max(time.time_ns() // 1000, self._last_id + 1)
         seat = self._started % 2 if self.seat is None else self.seat
         seed = (self._seed + self._started) % 2**32
-        game = KitchenGame(self._last_id, self.kitchen, self.horizon, seat, seed)
+        game = KitchenGame(self._last_id, self.rules, seat, seed)
         agent = AgentSeat(self.agent, game, self._pool)
         agent.ask()
         return game, agent
@@ -132,7 +129,7 @@ class KitchenPlay:
         return RecordedGames(
             kitchens=(self.kitchen.name,),
             layout=np.zeros(1, np.uint8),
-            starts=np.array([self.kitchen.start()], np.uint8),
+            starts=np.array([self.kitchen.start(self.rules.starts)], np.uint8),
             lengths=np.array([len(game.actions)], np.int32),
             actions=np.array(game.actions, np.uint8),
             scores=np.array([game.score], np.int32),

@@ -218,7 +218,7 @@ def make_app(
             "columns": play.kitchen.width,
             "rows": play.kitchen.height,
             "looks": json.dumps(PLAYER_LOOKS),
-            "horizon": play.horizon,
+            "horizon": play.rules.horizon,
             "steps_per_s": play.steps_per_s,
             "soup_points": SOUP_POINTS,
             "cook_s": COOK_TIME / play.steps_per_s,

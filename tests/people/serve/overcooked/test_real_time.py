@@ -20,6 +20,7 @@ from support.plain_overcooked import PlainOvercooked
 
 from hanabi_rl.cli import main
 from hanabi_rl.games.overcooked import load_kitchen
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import load_recorded_games, replay_games
 from hanabi_rl.games.overcooked.render import scene_svg
 from hanabi_rl.games.overcooked.state import unpack_scene
@@ -38,6 +39,7 @@ from hanabi_rl.people.serve.overcooked.web import make_app, play_in_real_time
 from hanabi_rl.people.serve.web import MAX_INVALID_MESSAGES
 
 ROOM = load_kitchen("cramped_room")
+RULES = Overcooked()
 HOST = "127.0.0.1:8642"
 STEP_S = 0.15
 
@@ -89,7 +91,7 @@ def test_1000_presses_at_random_times_are_1000_actions_in_order():
     rng = np.random.default_rng(0)
     times = np.cumsum(0.1 + rng.exponential(0.1, 1000))  # five per second, in bursts of up to ten
     keys = rng.choice([UP, DOWN, RIGHT, LEFT, INTERACT], 1000)
-    game = KitchenGame(0, ROOM, 2500, 0)
+    game = KitchenGame(0, Overcooked(horizon=2500), 0)
     expected, step = np.full(2500, STAY), -1
     for at, key in zip(times, keys, strict=True):
         step = max(step + 1, ceil(at / STEP_S))  # the first step that is free
@@ -132,17 +134,17 @@ def test_held_arrows_repeat_and_space_does_not():
 
 
 def test_steps_are_on_time_and_make_up_no_delay():
-    steps = run(KitchenGame(0, ROOM, 8, 0), FakeClock())
+    steps = run(KitchenGame(0, Overcooked(horizon=8), 0), FakeClock())
     np.testing.assert_allclose(steps, STEP_S * np.arange(8))
     # a short delay moves no other step; after a long one the rhythm begins again
-    steps = run(KitchenGame(0, ROOM, 8, 0), FakeClock(), delays={2: 0.1, 4: 1.0})
+    steps = run(KitchenGame(0, Overcooked(horizon=8), 0), FakeClock(), delays={2: 0.1, 4: 1.0})
     expected = [*STEP_S * np.arange(4), *(3 * STEP_S + 1 + STEP_S * np.arange(4))]
     np.testing.assert_allclose(steps, expected)
 
 
 @pytest.mark.parametrize("seat", [0, 1])
 def test_a_late_agent_stays_and_is_counted(seat):
-    game = KitchenGame(0, ROOM, 5, seat)
+    game = KitchenGame(0, Overcooked(horizon=5), seat)
     run(game, FakeClock([(0, lambda: game.keys.press(UP))]), Answers([None, LEFT, None, None]))
     own, other = (np.array(game.actions)[:, p] for p in (seat, 1 - seat))
     assert own.tolist() == [UP] * 5
@@ -152,7 +154,10 @@ def test_a_late_agent_stays_and_is_counted(seat):
 
 def test_points_and_states_are_those_of_the_rules():
     rng = np.random.default_rng(3)
-    game, plain = KitchenGame(0, ROOM, 300, 1), PlainOvercooked(ROOM.rows, ROOM.start())
+    game, plain = (
+        KitchenGame(0, Overcooked(horizon=300), 1),
+        PlainOvercooked(ROOM.rows, ROOM.start()),
+    )
     errands = [UP, LEFT, INTERACT, RIGHT, UP, INTERACT]
     for step in range(300):
         own, other = int(rng.choice(6)), errands[step % 6]
@@ -166,6 +171,8 @@ def test_points_and_states_are_those_of_the_rules():
 class Slow(struct.PyTreeNode):
     """Agent that goes left."""
 
+    rules = RULES
+
     def init_carry(self, batch):
         return jnp.zeros(batch)
 
@@ -177,7 +184,7 @@ class Slow(struct.PyTreeNode):
 
 
 def test_an_answer_that_comes_too_late_is_not_used_later(monkeypatch):
-    game, gate = KitchenGame(0, ROOM, 9, 0), threading.Semaphore(0)
+    game, gate = KitchenGame(0, Overcooked(horizon=9), 0), threading.Semaphore(0)
     answer = AgentSeat.answer
     monkeypatch.setattr(AgentSeat, "answer", lambda *args: gate.acquire() and answer(*args))
     with ThreadPoolExecutor(1) as pool:
@@ -203,6 +210,8 @@ def test_an_answer_that_comes_too_late_is_not_used_later(monkeypatch):
 class Walker(struct.PyTreeNode):
     """Agent whose action is a function of its own place and of the number of steps it has seen."""
 
+    rules = RULES
+
     def init_carry(self, batch):
         return jnp.full(batch, 7)
 
@@ -222,7 +231,7 @@ def play_of(tmp_path):
 
     def make(agent, **settings):
         settings = {"seed": 5, "horizon": 40, "steps_per_s": 200.0} | settings
-        return KitchenPlay(ROOM, agent, "someone", tmp_path / "games", **settings)
+        return KitchenPlay(agent, "someone", tmp_path / "games", **settings)
 
     return make
 
@@ -297,7 +306,7 @@ def test_whole_games_by_the_socket(play_of, tmp_path, capsys):
 
 
 def test_a_stopped_game_and_a_closed_page_are_kept_as_unfinished(play_of, tmp_path):
-    play = play_of(load_overcooked_agent("random"), seat=1, horizon=400, steps_per_s=100.0)
+    play = play_of(load_overcooked_agent("random", RULES), seat=1, horizon=400, steps_per_s=100.0)
     unfinished = tmp_path / "games" / "unfinished"
     with client_of(play) as client:
         with connect(client) as socket:
@@ -325,7 +334,7 @@ def test_a_stopped_game_and_a_closed_page_are_kept_as_unfinished(play_of, tmp_pa
 
 def test_the_same_seed_gives_the_same_random_agent(play_of):
     def actions(seed):
-        game, agent = play_of(load_overcooked_agent("random"), seed=seed).new_game()
+        game, agent = play_of(load_overcooked_agent("random", RULES), seed=seed).new_game()
         return [agent.answer(game.state, step) for step in range(60)]
 
     first = actions(2**32 - 1)
@@ -339,7 +348,7 @@ def test_an_agent_that_fails_ends_the_game_and_is_reported(play_of, monkeypatch)
             raise RuntimeError("broken")
         return STAY
 
-    play = play_of(load_overcooked_agent("stay"), steps_per_s=20.0)
+    play = play_of(load_overcooked_agent("stay", RULES), steps_per_s=20.0)
     play.warm_up()
     monkeypatch.setattr(AgentSeat, "answer", fail)
     monkeypatch.setattr(play, "warm_up", lambda: None)
@@ -354,7 +363,7 @@ def test_an_agent_that_fails_ends_the_game_and_is_reported(play_of, monkeypatch)
 
 
 def test_an_agent_that_cannot_begin_is_reported(play_of, monkeypatch):
-    play = play_of(load_overcooked_agent("stay"))
+    play = play_of(load_overcooked_agent("stay", RULES))
     monkeypatch.setattr(play, "warm_up", lambda: 1 / 0)
     with client_of(play) as client, connect(client) as socket:
         assert "The agent failed" in receive(socket, "error")[0]["text"]
@@ -363,7 +372,7 @@ def test_an_agent_that_cannot_begin_is_reported(play_of, monkeypatch):
 
 
 def test_invalid_messages_and_other_sites_are_refused(play_of):
-    with client_of(play_of(load_overcooked_agent("stay"))) as client:
+    with client_of(play_of(load_overcooked_agent("stay", RULES))) as client:
         with connect(client) as socket:
             receive(socket, "ready")
             messages = ["{", "[]", '{"press": 6}', '{"press": "up"}', '{"what": 1}']
@@ -379,7 +388,7 @@ def test_invalid_messages_and_other_sites_are_refused(play_of):
 
 
 def test_replays_of_a_file(play_of, tmp_path, capsys):
-    play = play_of(load_overcooked_agent("random"))
+    play = play_of(load_overcooked_agent("random", RULES))
     game, agent = play.new_game()
     for step in range(40):
         game.keys.press(step % 6)
@@ -404,20 +413,22 @@ def test_replays_of_a_file(play_of, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("play stay --game chess", "--game: expected hanabi or overcooked:KITCHEN, got 'chess'"),
-        ("play stay --game overcooked:x", "kitchen: expected one of cramped_room"),
+        ("play stay --game chess", "--game: expected a game, one of hanabi, overcooked"),
+        ("play stay --game overcooked:x", "--game: kitchen: expected one of cramped_room"),
         ("play --game overcooked:cramped_room", "expected one agent for Overcooked, got none"),
-        ("play x --game overcooked:cramped_room", "expected one of random, stay, got 'x'"),
+        ("play x --game overcooked:cramped_room", "expected an agent: bot:NAME"),
         ("play stay --game overcooked:cramped_room --seat 2", "--seat: expected 0 or 1, got 2"),
         (
             "play stay --game overcooked:cramped_room --horizon 5000",
-            "--horizon: expected 1 to 4095",
+            "horizon: expected 1 to 4095, got 5000",
         ),
         (
             "play stay --game overcooked:cramped_room --terminal",
             "--terminal: expected no such flag",
         ),
-        ("play --seat 1", "--seat: expected no such flag with --game hanabi"),
+        ("play bot:random --seat 1", "--seat: expected no such flag with --game hanabi"),
+        ("play bot:random --game overcooked:ring", "--game: kitchen: expected"),
+        ("play bot:random --game overcooked:cramped_room", "expected random, stay or an agent for"),
         ("replay FILE --game 1", "expected --game in 0..0, got 1"),
         ("replay FILE --game 1 --browser", "expected --game in 0..0, got 1"),
         ("replay FILE --turn 42", "--turn: expected 1 to 41, got 42"),
@@ -425,7 +436,7 @@ def test_replays_of_a_file(play_of, tmp_path, capsys):
 )
 def test_a_wrong_command_is_refused(play_of, tmp_path, capsys, command, message):
     if "FILE" in command:
-        play = play_of(load_overcooked_agent("stay"))
+        play = play_of(load_overcooked_agent("stay", RULES))
         game, _ = play.new_game()
         while not game.over:
             game.step(STAY)
@@ -438,6 +449,6 @@ def test_a_wrong_command_is_refused(play_of, tmp_path, capsys, command, message)
 
 
 def test_a_game_in_which_nothing_was_done_is_not_saved(play_of, tmp_path):
-    play = play_of(load_overcooked_agent("stay"))
+    play = play_of(load_overcooked_agent("stay", RULES))
     assert play.save(play.new_game()[0]) is None
     assert not (tmp_path / "games").exists()
