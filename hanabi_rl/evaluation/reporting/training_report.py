@@ -18,7 +18,7 @@ def clone_comparison_dict(report: CloneComparison) -> dict[str, Any]:
     """Fields of `summary.json` with the evaluation of a policy and its clone."""
     return {
         "num_players": report.policy.rules.num_players,
-        "eval_games": len(report.policy.records),
+        "eval_games": report.policy.summary.num_games,
         **score_dict(_scores(report)),
         **interval_dict("kl_to_bc", report.kl.per_decision().interval),
         "kl_to_bc_per_timestep": report.kl.per_timestep().mean,
@@ -91,9 +91,12 @@ def report_table(report: CloneComparison) -> str:
     kl = report.kl.per_decision().interval
     bounds = bounds_text(kl.bounds, ".3f")
     kl_line = f"{'KL(BC || HDR-IPPO)':<20} {kl.mean:6.3f} {bounds}   nats per decision"
+    rules, games = report.policy.rules, report.policy.summary.num_games
+    played = (
+        f"greedy play on {count(games, 'deck')}" if rules.is_greedy else f"{games:,} sampled games"
+    )
     notes = (
-        f"Scores: greedy play on {count(len(report.policy.records), 'deck')}; HDR-IPPO with BC at "
-        f"each of the {report.policy.rules.num_players} seats. "
+        f"Scores: {played}; HDR-IPPO with BC at each of the {rules.num_players} seats. "
         f"KL: {count(len(report.kl.kl), 'sampled game')}. Intervals are 95%."
     )
     return "\n".join([score_table(rows), kl_line, notes, *link_lines(report.policy)])
