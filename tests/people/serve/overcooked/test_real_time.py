@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from math import ceil
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,7 +18,10 @@ from flax import struct
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 from support.plain_overcooked import PlainOvercooked
+from support.policies import network_policy
 
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_file import write_file
 from hanabi_rl.cli import main
 from hanabi_rl.games.overcooked import load_kitchen
 from hanabi_rl.games.overcooked.overcooked import Overcooked
@@ -410,10 +414,47 @@ def test_replays_of_a_file(play_of, tmp_path, capsys):
     assert capsys.readouterr().out.count("points\n") == 41
 
 
+def test_the_game_is_the_agents(tmp_path, monkeypatch):
+    """A trained agent in another kitchen, with its last action and its own horizon."""
+    rules = Overcooked(kitchen="coordination_ring", horizon=70, last_action=True)
+    path = tmp_path / "policy.safetensors"
+    write_file(path, network_policy(rules, 0))
+    apps = []
+
+    def collect(app, listening, *_, **__):
+        listening.close()
+        apps.append(app)
+
+    monkeypatch.setattr("hanabi_rl.cli.play.run_page", collect)
+    command = f"play {path} --port 0 --no-browser --out {tmp_path / 'games'} --steps-per-s 100"
+    main([*command.split(), "--seat", "0", "--seed", "3"])
+    main([*command.split(), "--game", "overcooked:random1", "--horizon", "5"])
+    for app, length in zip(apps, (70, 5), strict=True):
+        with TestClient(app, base_url=f"http://{HOST}") as client, connect(client) as socket:
+            receive(socket, "ready")
+            send(socket, start=True)
+            games = load_recorded_games(Path(receive(socket, "over")[-1]["saved"]))
+        assert games.kitchens == ("coordination_ring",) and games.lengths.tolist() == [length]
+        assert games.origins[0].agents == ("", str(path))
+    # the agent's answers are those of its policy, step by step
+    game = KitchenGame(0, rules, 0, seed=3)
+    agent, policy, state = AgentSeat(load_policy(path), game), load_policy(path), game.state
+    carry = policy.init_carry(1)
+    for step in range(30):
+        answer = agent.answer(game.state, step)
+        words = jax.random.fold_in(jax.random.key(3), step)
+        obs, legal = rules.observe(state)[:, 1], jnp.ones((1, 6), bool)
+        carry, logits = policy.step(carry, obs, legal, jnp.array([step == 0]))
+        assert answer == jax.random.categorical(jax.random.split(words)[1], logits[0])
+        game.keys.press(step % 6)
+        game.step(answer)
+        state = rules.step(state, jnp.array([game.actions[-1]]), jnp.zeros((1, 2)))[0]
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("play stay --game chess", "--game: expected a game, one of hanabi, overcooked"),
+        ("play stay --game chess", "--game: expected a game, one of"),
         ("play stay --game overcooked:x", "--game: kitchen: expected one of cramped_room"),
         ("play --game overcooked:cramped_room", "expected one agent for Overcooked, got none"),
         ("play x --game overcooked:cramped_room", "expected an agent: bot:NAME"),
