@@ -17,7 +17,7 @@ from hanabi_rl.games.overcooked.state import Scene, State, unpack_scene
 from hanabi_rl.games.overcooked.transitions import STAY
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
-QUEUE_SIZE = 4
+QUEUE_SIZE = 6
 """Key presses that wait for their steps; a further press replaces the newest."""
 
 
@@ -25,7 +25,7 @@ class KeyQueue:
     """Key presses of a person, one action per step.
 
     Each press is one action, in order; presses between two steps wait. With none waiting, the arrow
-    key that is held and was pressed last repeats; otherwise the action is stay.
+    key that is held and was held last repeats; otherwise the action is stay.
     """
 
     def __init__(self) -> None:
@@ -36,13 +36,16 @@ class KeyQueue:
 
     def press(self, action: int) -> None:
         """Add a press."""
-        self.release(action)
-        if action < STAY:
-            self._held.append(action)
         if len(self._waiting) == QUEUE_SIZE:
             self._waiting.pop()
             self.dropped += 1
         self._waiting.append(action)
+
+    def hold(self, action: int) -> None:
+        """The key of this action is down for longer than a press; only arrow keys repeat."""
+        self.release(action)
+        if action < STAY:
+            self._held.append(action)
 
     def release(self, action: int) -> None:
         """The key of this action is up."""

@@ -4,7 +4,7 @@ The socket sends `{"type": "ready", "scene": SVG, "seat": 0}` (a game can start)
 "step": n, "score": n, "scene": SVG, "late": n, "dropped": n}` and `{"type": "over", "score": n,
 "finished": true, "late": n, "dropped": n, "saved": path, "replay": link}`, the last two null if no
 step was made; `{"type": "error", "text": ...}`. It accepts `{"start": true}`, `{"press": action}`,
-`{"release": action}` and `{"stop": true}`. A closed page ends its game.
+`{"hold": action}`, `{"release": action}` and `{"stop": true}`. A closed page ends its game.
 """
 
 from __future__ import annotations
@@ -126,10 +126,12 @@ class GameSocket:
                 case {"press": int(action)} if 0 <= action < NUM_ACTIONS:
                     if self._running is not None:
                         self._game.keys.press(action)
+                case {"hold": int(action)} if 0 <= action < NUM_ACTIONS:
+                    self._game.keys.hold(action)
                 case {"release": int(action)} if 0 <= action < NUM_ACTIONS:
                     self._game.keys.release(action)
                 case _:
-                    return "expected start, stop, or an action to press or release"
+                    return "expected start, stop, or an action to press, hold or release"
         except RefusedError as error:
             return str(error)
         return None

@@ -12,8 +12,9 @@ const times = { start: 0, first: 0 };
 Object.assign(window, { times });
 
 let playing = false, ready = false, ended = false;
-/** @type {Set<number>} */
-const held = new Set();
+const HOLD_MS = 200; // a key that is down for longer repeats
+/** Keys that are down, with the timers of their repeats. @type {Map<number, number>} */
+const held = new Map();
 const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
 const socket = new WebSocket(address);
 
@@ -24,13 +25,15 @@ function send(message) {
 
 /** @param {number} action */
 function press(action) {
-  held.add(action);
-  if (playing) send({ press: action });
+  if (!playing) return;
+  send({ press: action });
+  held.set(action, setTimeout(() => send({ hold: action }), HOLD_MS));
 }
 
 /** @param {number} action */
 function release(action) {
-  if (held.delete(action) && playing) send({ release: action });
+  clearTimeout(held.get(action));
+  if (held.delete(action)) send({ release: action });
 }
 
 function start() {
@@ -39,7 +42,6 @@ function start() {
   times.start = performance.now();
   times.first = 0;
   send({ start: true });
-  for (const action of held) send({ press: action });
   show();
   at("kitchen").scrollIntoView({ block: "nearest" });
 }
@@ -133,7 +135,7 @@ addEventListener("keyup", (event) => {
   if (playing) event.preventDefault();
   release(action);
 });
-addEventListener("blur", () => [...held].forEach(release));
+addEventListener("blur", () => [...held.keys()].forEach(release));
 
 for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll(".pad button"))) {
   const action = Number(button.dataset.action);

@@ -93,7 +93,7 @@ def run(game, clock, agent=None, delays=()):
 
 def test_1000_presses_at_random_times_are_1000_actions_in_order():
     rng = np.random.default_rng(0)
-    times = np.cumsum(0.1 + rng.exponential(0.1, 1000))  # five per second, in bursts of up to ten
+    times = np.cumsum(0.1 + rng.exponential(0.1, 1000))  # five per second, at most ten
     keys = rng.choice([UP, DOWN, RIGHT, LEFT, INTERACT], 1000)
     game = KitchenGame(0, Overcooked(horizon=2500), 0)
     expected, step = np.full(2500, STAY), -1
@@ -101,10 +101,7 @@ def test_1000_presses_at_random_times_are_1000_actions_in_order():
         step = max(step + 1, ceil(at / STEP_S))  # the first step that is free
         expected[step] = key
 
-    def press(key):  # and release it at once
-        game.keys.press(key)
-        game.keys.release(key)
-
+    press = game.keys.press
     run(game, FakeClock([(t, lambda k=k: press(k)) for t, k in zip(times, keys, strict=True)]))
     assert (np.array(game.actions)[:, 0] == expected).all()
     assert game.keys.dropped == 0 and (expected != STAY).sum() == 1000
@@ -115,7 +112,6 @@ def test_a_full_queue_keeps_the_oldest_presses_and_the_newest():
     for _ in range(QUEUE_SIZE):
         keys.press(INTERACT)
     keys.press(UP)
-    keys.release(UP)
     actions = [keys.next_action() for _ in range(QUEUE_SIZE + 1)]
     assert actions == [INTERACT] * (QUEUE_SIZE - 1) + [UP, STAY]
     assert keys.dropped == 1
@@ -124,12 +120,15 @@ def test_a_full_queue_keeps_the_oldest_presses_and_the_newest():
 def test_held_arrows_repeat_and_space_does_not():
     keys = KeyQueue()
     keys.press(RIGHT)
-    assert [keys.next_action() for _ in range(3)] == [RIGHT] * 3
-    keys.press(UP)
-    keys.press(INTERACT)  # held too
-    assert [keys.next_action() for _ in range(4)] == [UP, INTERACT, UP, UP]
-    keys.press(RIGHT)  # a repeat of the keyboard's: again the newest
+    assert [keys.next_action() for _ in range(2)] == [RIGHT, STAY]
+    keys.hold(RIGHT)
     assert [keys.next_action() for _ in range(2)] == [RIGHT, RIGHT]
+    keys.hold(UP)
+    keys.press(INTERACT)
+    keys.hold(INTERACT)
+    assert [keys.next_action() for _ in range(3)] == [INTERACT, UP, UP]
+    keys.hold(RIGHT)  # again the newest
+    assert keys.next_action() == RIGHT
     keys.release(RIGHT)
     assert keys.next_action() == UP
     keys.release(UP)
@@ -149,7 +148,7 @@ def test_steps_are_on_time_and_make_up_no_delay():
 @pytest.mark.parametrize("seat", [0, 1])
 def test_a_late_agent_stays_and_is_counted(seat):
     game = KitchenGame(0, Overcooked(horizon=5), seat)
-    run(game, FakeClock([(0, lambda: game.keys.press(UP))]), Answers([None, LEFT, None, None]))
+    run(game, FakeClock([(0, lambda: game.keys.hold(UP))]), Answers([None, LEFT, None, None]))
     own, other = (np.array(game.actions)[:, p] for p in (seat, 1 - seat))
     assert own.tolist() == [UP] * 5
     assert other.tolist() == [STAY, LEFT, STAY, STAY, STAY]
@@ -166,7 +165,6 @@ def test_points_and_states_are_those_of_the_rules():
     for step in range(300):
         own, other = int(rng.choice(6)), errands[step % 6]
         game.keys.press(own)
-        game.keys.release(own)
         game.step(other)
         plain.step([other, own])
         assert vars(game.scene) == plain.scene()
@@ -272,7 +270,8 @@ def test_whole_games_by_the_socket(play_of, tmp_path, capsys):
             send(socket, start=True)
             for action in (LEFT, INTERACT, LEFT):
                 send(socket, press=action)
-                send(socket, release=action)
+            send(socket, hold=UP)
+            send(socket, release=UP)
             *steps, over = receive(socket, "over")
             assert [step["step"] for step in steps] == list(range(1, 41))
             assert over["finished"] and over["dropped"] == 0
@@ -379,7 +378,7 @@ def test_invalid_messages_and_other_sites_are_refused(play_of):
     with client_of(play_of(load_overcooked_agent("stay", RULES))) as client:
         with connect(client) as socket:
             receive(socket, "ready")
-            messages = ["{", "[]", '{"press": 6}', '{"press": "up"}', '{"what": 1}']
+            messages = ["{", "[]", '{"press": 6}', '{"hold": "up"}', '{"what": 1}']
             for text in messages * (MAX_INVALID_MESSAGES // len(messages)):
                 socket.send_text(text)
                 assert "expected" in receive(socket, "error")[0]["text"]
