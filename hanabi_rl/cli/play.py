@@ -94,9 +94,16 @@ def play(
             several = len(names) + (not watch) if len(names) > 1 else None
             loaded = list(load_agents(names, players or several))
     if loaded and loaded[0].rules.name == "overcooked":
-        unused = {"--players": players, "--watch": watch, "--terminal": terminal}
-        unused |= {"--seed-names": seed_names, "--reset-memory": reset_memory}
-        _check_unused("overcooked", unused)
+        _check_unused(
+            "overcooked",
+            {
+                "--players": players,
+                "--watch": watch,
+                "--terminal": terminal,
+                "--seed-names": seed_names,
+                "--reset-memory": reset_memory,
+            },
+        )
         app = overcooked.kitchen_app(
             loaded[0], names[0], out, seat=seat, seed=seed, steps_per_s=steps_per_s, horizon=horizon
         )
@@ -104,8 +111,8 @@ def play(
         with contextlib.suppress(KeyboardInterrupt):
             run_page(app, listening, f"games are saved in {out}", open_browser=not no_browser)
         return
-    unused = {"--seat": seat, "--steps-per-s": steps_per_s, "--horizon": horizon}
-    _check_unused("hanabi", unused)
+    of_overcooked = {"--seat": seat, "--steps-per-s": steps_per_s, "--horizon": horizon}
+    _check_unused("hanabi", of_overcooked)
     from hanabi_rl.people.serve.folder import GameFolder
     from hanabi_rl.people.serve.local import LocalPlay
     from hanabi_rl.people.serve.partner_protocol import LazyPartners

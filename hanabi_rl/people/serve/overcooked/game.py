@@ -76,7 +76,7 @@ class KitchenGame:
         """Steps without an answer of the agent, which stayed."""
         self.stopped = False
         """The person ended the game before its last step."""
-        self.state: State = rules.start(_NO_KEYS)
+        self.state: State = rules.start(jnp.asarray(_NO_KEYS))
         self.actions: list[tuple[int, int]] = []
         self.rewards: list[int] = []
 
@@ -149,7 +149,7 @@ _NO_KEYS = np.zeros((1, 2), np.uint32)
 @partial(jax.jit, static_argnums=0)
 def _step(rules: Overcooked, state: State, action: Any) -> tuple[State, jax.Array]:
     """One step of one game and its points float32[1]."""
-    after, outcome = rules.step(state, action, _NO_KEYS)
+    after, outcome = rules.step(state, action, jnp.asarray(_NO_KEYS))
     return after, outcome.reward
 
 
