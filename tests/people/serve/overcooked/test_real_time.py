@@ -25,7 +25,11 @@ from hanabi_rl.agents.policy_file import write_file
 from hanabi_rl.cli import main
 from hanabi_rl.games.overcooked import load_kitchen
 from hanabi_rl.games.overcooked.overcooked import Overcooked
-from hanabi_rl.games.overcooked.recorded_games import load_recorded_games, replay_games
+from hanabi_rl.games.overcooked.recorded_games import (
+    OvercookedDataError,
+    load_recorded_games,
+    replay_games,
+)
 from hanabi_rl.games.overcooked.render import scene_svg
 from hanabi_rl.games.overcooked.state import unpack_scene
 from hanabi_rl.games.overcooked.transitions import (
@@ -148,7 +152,9 @@ def test_steps_are_on_time_and_make_up_no_delay():
 @pytest.mark.parametrize("seat", [0, 1])
 def test_a_late_agent_stays_and_is_counted(seat):
     game = KitchenGame(0, Overcooked(horizon=5), seat)
-    run(game, FakeClock([(0, lambda: game.keys.hold(UP))]), Answers([None, LEFT, None, None]))
+    agent = Answers([None, LEFT, None, None])
+    run(game, FakeClock([(0, lambda: game.keys.hold(UP))]), agent)
+    assert agent.asked == 4  # for every step but the first, whose answer is prepared
     own, other = (np.array(game.actions)[:, p] for p in (seat, 1 - seat))
     assert own.tolist() == [UP] * 5
     assert other.tolist() == [STAY, LEFT, STAY, STAY, STAY]
@@ -486,6 +492,18 @@ def test_a_wrong_command_is_refused(play_of, tmp_path, capsys, command, message)
     with pytest.raises(SystemExit):
         main(command.split())
     assert message in capsys.readouterr().err
+
+
+def test_a_saved_game_is_replayed_and_counts_dropped_presses(play_of):
+    play = play_of(load_overcooked_agent("stay", RULES))
+    game, _ = play.new_game()
+    for _ in range(QUEUE_SIZE + 3):
+        game.keys.press(UP)
+    game.step(STAY)
+    assert load_recorded_games(play.save(game)).origins[0].dropped_presses == 3
+    game.rewards[0] = 20  # not by the rules
+    with pytest.raises(OvercookedDataError, match="step 0: expected 0 points by the rules, got 20"):
+        play.save(game)
 
 
 def test_a_game_in_which_nothing_was_done_is_not_saved(play_of, tmp_path):
