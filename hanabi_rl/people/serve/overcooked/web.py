@@ -217,8 +217,6 @@ def make_app(
             "agent": play.name,
             "box": f"0 0 {CELL * play.kitchen.width} {CELL * play.kitchen.height}",
             "terrain": terrain_svg(play.kitchen),
-            "columns": play.kitchen.width,
-            "rows": play.kitchen.height,
             "looks": json.dumps(PLAYER_LOOKS),
             "horizon": play.rules.horizon,
             "steps_per_s": play.steps_per_s,
