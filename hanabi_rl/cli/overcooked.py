@@ -1,4 +1,4 @@
-"""`hanabi-rl data ...` for games of Overcooked."""
+"""`hanabi-rl data ...`, `replay` and `play` for games of Overcooked."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from hanabi_rl.storage.files import home_path
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from hanabi_rl.agents.policy import Policy
     from hanabi_rl.games.overcooked.recorded_games import RecordedGames
 
 
@@ -73,6 +76,88 @@ def split(file: Path, fractions: tuple[float, ...], seed: int, out: Path) -> Non
         path = out / f"{file.name.split('.')[0]}_{name}.safetensors"
         save_recorded_games(path, part)
         print(f"{path}: {count(len(part), 'game')} of {count(len(set(part.pairs)), 'pair')}")
+
+
+def print_replay(source: str | Path, game: int, step: int | None) -> None:
+    """Print one game as text, every step or one."""
+    from hanabi_rl.games.overcooked.recorded_games import replay_games
+    from hanabi_rl.games.overcooked.render import render_text
+    from hanabi_rl.games.overcooked.transitions import ACTION_NAMES
+
+    games = _one_game(source, game)
+    kitchen, states = games.kitchen_of(0), replay_games(games)[0].states
+    length = int(games.lengths[0])
+    if step is not None and not 1 <= step <= length + 1:
+        raise ValueError(f"--turn: expected 1 to {length + 1}, got {step}")
+    for number in range(length + 1) if step is None else [step - 1]:
+        print(render_text(kitchen, states, number))
+        if number < length:
+            first, second = games.actions[number].tolist()
+            print(f"player 0: {ACTION_NAMES[first]}, player 1: {ACTION_NAMES[second]}\n")
+
+
+def replay_app(source: str | Path, game: int) -> Starlette:
+    """Page of the replays of a file."""
+    from hanabi_rl.people.serve.overcooked.play import games_in
+    from hanabi_rl.people.serve.overcooked.web import make_app
+
+    games = _read(source)
+    _check_game(len(games), game)
+    return make_app(games_in(games), num_games=len(games))
+
+
+def load_agent(game: str, agents: Sequence[str]) -> Policy:
+    """The one agent of a game OVERCOOKED:KITCHEN."""
+    from hanabi_rl.games.overcooked.overcooked import Overcooked
+    from hanabi_rl.games.registry import game_from_text
+    from hanabi_rl.people.serve.overcooked.agents import load_overcooked_agent
+
+    try:
+        rules = game_from_text(game)
+    except ValueError as error:
+        raise ValueError(f"--game: {error}") from error
+    if not isinstance(rules, Overcooked):
+        raise ValueError(f"--game: expected hanabi or overcooked:KITCHEN, got {game!r}")
+    if len(agents) != 1:
+        raise ValueError(f"expected one agent for Overcooked, got {' '.join(agents) or 'none'}")
+    return load_overcooked_agent(agents[0], rules)
+
+
+def kitchen_app(
+    agent: Policy,
+    name: str,
+    out: Path,
+    *,
+    seat: int | None,
+    seed: int | None,
+    steps_per_s: float | None,
+    horizon: int | None,
+) -> Starlette:
+    """Page of games with an agent."""
+    from hanabi_rl.people.serve.overcooked.play import KitchenPlay
+    from hanabi_rl.people.serve.overcooked.web import make_app
+
+    play = KitchenPlay(
+        agent,
+        name,
+        out,
+        seat=seat,
+        seed=seed,
+        horizon=horizon,
+        steps_per_s=6.67 if steps_per_s is None else steps_per_s,
+    )
+    return make_app(play.find, play)
+
+
+def _one_game(source: str | Path, game: int) -> RecordedGames:
+    games = _read(source)
+    _check_game(len(games), game)
+    return games.select([game])
+
+
+def _check_game(num_games: int, game: int) -> None:
+    if not 0 <= game < num_games:
+        raise ValueError(f"expected --game in 0..{num_games - 1}, got {game}")
 
 
 def _replayed(games: RecordedGames) -> str:

@@ -2,16 +2,18 @@
 
 The file is safetensors: `actions uint8[sum of lengths, P]` of all games one after the other,
 `length`, `layout`, `pair`, `score`, `test [N]`, `start [N, P, 2]` as (x, y), and optionally
-`reward uint8[sum of lengths]`. The metadata `layouts` names the kitchens that `layout` numbers.
+`reward uint8[sum of lengths]` and `human_seats bool[N, P]`. The metadata `layouts` names the
+kitchens that `layout` numbers; `origins` is a JSON list of `GameOrigin`, one per game.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +52,26 @@ class OvercookedDataError(ValueError):
         super().__init__(f"{', '.join(where)}: {problem}")
 
 
+@dataclasses.dataclass(frozen=True)
+class GameOrigin:
+    """Players and circumstances of one recorded game."""
+
+    game_id: int
+    """Start of the game, microseconds since 1970."""
+    agents: tuple[str, ...]
+    """Name of the agent in each seat; empty for a person."""
+    identities: tuple[str, ...]
+    """Identity of the agent in each seat; empty for a person."""
+    seed: int
+    """Seed of the agents' sampled actions."""
+    steps_per_s: float
+    """Steps per second in real time."""
+    late_actions: int = 0
+    """Steps in which an agent was too slow and stayed."""
+    dropped_presses: int = 0
+    """Key presses of the person that arrived faster than steps and were replaced."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordedGames:
     """``N`` games of two players, as NumPy arrays. A game begins with empty hands, pots and
@@ -73,6 +95,10 @@ class RecordedGames:
     """bool[N]: the game is in the test part of its source."""
     rewards: np.ndarray | None = None
     """uint8[sum of lengths]: points scored in each step; None where only scores are known."""
+    human_seats: np.ndarray | None = None
+    """bool[N, P]: a person played this seat; None: not recorded."""
+    origins: tuple[GameOrigin, ...] = ()
+    """Origin of each game; empty: not recorded."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -101,6 +127,8 @@ class RecordedGames:
             pairs=self.pairs[chosen],
             is_test=self.is_test[chosen],
             rewards=None if self.rewards is None else self.rewards[rows_of_all],
+            human_seats=None if self.human_seats is None else self.human_seats[chosen],
+            origins=tuple(self.origins[game] for game in chosen) if self.origins else (),
         )
 
 
@@ -206,11 +234,17 @@ def save_recorded_games(path: Path, games: RecordedGames) -> None:
     }
     if games.rewards is not None:
         tensors["reward"] = games.rewards
+    if games.human_seats is not None:
+        tensors["human_seats"] = games.human_seats
+    metadata = {"layouts": ",".join(games.kitchens), "game": "overcooked"}
+    if games.origins:
+        metadata["origins"] = json.dumps([dataclasses.asdict(origin) for origin in games.origins])
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_tensors(path, tensors, {"layouts": ",".join(games.kitchens), "game": "overcooked"})
+    write_tensors(path, tensors, metadata)
 
 
 _AXES = {"actions": 2, "length": 1, "layout": 1, "pair": 1, "score": 1, "start": 3, "test": 1}
+_OPTIONAL_AXES = {"reward": 1, "human_seats": 2}
 
 
 def load_recorded_games(path: Path, validate: bool = True) -> RecordedGames:
@@ -229,10 +263,11 @@ def load_recorded_games(path: Path, validate: bool = True) -> RecordedGames:
         raise OvercookedDataError(f"expected a safetensors file, got: {error}", source) from error
     if "layouts" not in metadata:
         raise OvercookedDataError("expected metadata 'layouts', got none", source)
-    for name, axes in {**_AXES, **({"reward": 1} if "reward" in tensors else {})}.items():
+    optional = {name: axes for name, axes in _OPTIONAL_AXES.items() if name in tensors}
+    for name, axes in (_AXES | optional).items():
         if name not in tensors:
             raise OvercookedDataError(f"expected tensor {name!r}, got {sorted(tensors)}", source)
-        kinds = "b" if name == "test" else "iu"
+        kinds = "b" if name in ("test", "human_seats") else "iu"
         if tensors[name].ndim != axes or tensors[name].dtype.kind not in kinds:
             raise OvercookedDataError(
                 f"{name}: expected {'bool' if kinds == 'b' else 'integers'} with {axes} axes, got "
@@ -249,9 +284,9 @@ def load_recorded_games(path: Path, validate: bool = True) -> RecordedGames:
         ("layout", "pair", "score", "test"), (num_games,)
     )
     shapes |= {"actions": (steps, 2), "start": (num_games, 2, 2)}
-    shapes |= {"reward": (steps,)} if "reward" in tensors else {}
+    shapes |= {"reward": (steps,), "human_seats": (num_games, 2)}
     for name, shape in shapes.items():
-        if tensors[name].shape != shape:
+        if name in tensors and tensors[name].shape != shape:
             raise OvercookedDataError(
                 f"{name}: expected shape {shape}, got {tensors[name].shape}", source
             )
@@ -265,11 +300,33 @@ def load_recorded_games(path: Path, validate: bool = True) -> RecordedGames:
         pairs=tensors["pair"].astype(np.int32),
         is_test=tensors["test"],
         rewards=tensors["reward"].astype(np.uint8) if "reward" in tensors else None,
+        human_seats=tensors.get("human_seats"),
+        origins=_read_origins(metadata.get("origins", "[]"), num_games, source),
     )
     _check_ranges(games, tensors, source)
     if validate:
         validate_games(games, source)
     return games
+
+
+def _read_origins(text: str, num_games: int, source: str) -> tuple[GameOrigin, ...]:
+    try:
+        records = json.loads(text)
+        origins = tuple(
+            GameOrigin(**{name: _tuples(value) for name, value in record.items()})
+            for record in records
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise OvercookedDataError(f"metadata 'origins': {error}", source) from error
+    if len(origins) not in (0, num_games):
+        raise OvercookedDataError(
+            f"metadata 'origins': expected {num_games} games, got {len(origins)}", source
+        )
+    return origins
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_ranges(games: RecordedGames, tensors: dict[str, np.ndarray], source: str) -> None:
