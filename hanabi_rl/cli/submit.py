@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import tyro
 
+from hanabi_rl.agents.process import KEY_VARIABLE
 from hanabi_rl.cli.agents import Json
 from hanabi_rl.cli.play import progress
-from hanabi_rl.people.serve.keys import KEY_VARIABLE
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import check_readable, read_text
 from hanabi_rl.storage.validation import Range, Seconds, Seed
@@ -187,7 +187,8 @@ def _players(
     from hanabi_rl.games.hanabi.rules import Rules
 
     if process is not None:
-        from hanabi_rl.people.serve.process import ProcessAgent, ProcessPlayer
+        from hanabi_rl.agents.process import ProcessAgent
+        from hanabi_rl.people.serve.process import ProcessPlayer
 
         ProcessAgent(process)  # fail on an invalid command before the first game
         return lambda size: ProcessPlayer(Rules(num_players=size), process)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.registry import RENAMED_PARAMETERS
-from hanabi_rl.agents.identity import agent_hash, tag_treedef
+from hanabi_rl.agents.identity import agent_hash, source_hash, tag_treedef
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.storage.jax_settings import hold_methods
@@ -26,11 +26,14 @@ class Bot(flax.struct.PyTreeNode):
     rules: Rules = flax.struct.field(pytree_node=False)
     kind: str = flax.struct.field(pytree_node=False, default="")
     """Unique tag of the class, set by `tag_treedef`."""
-    name: ClassVar[str]
-    version: ClassVar[str]
-    """Version of the bot's behaviour; invalidates its cached games and results."""
+    name: ClassVar[str] = ""
+    """Name; default: the class's."""
+    version: ClassVar[str] = "1"
+    """Version of the bot's behaviour; invalidates its cached games and results. For bots outside
+    the package, any change of the source file does."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        cls.name = cls.name or cls.__name__
         tag_treedef(cls)
         hold_methods(cls, "init_carry", "step", "next_game")
         super().__init_subclass__(**kwargs)
@@ -65,10 +68,13 @@ class Bot(flax.struct.PyTreeNode):
         return {field.name: getattr(self, field.name) for field in self.parameter_fields()}
 
     def identity(self) -> str:
-        """See `Policy.identity`; hashes name, version and parameters by their old names."""
+        """See `Policy.identity`; hashes name, version and parameters by their old names, and outside
+        the package the source file."""
         first_names = {new: old for old, new in RENAMED_PARAMETERS.items()}
         parameters = {first_names.get(name, name): x for name, x in self.parameters().items()}
-        return agent_hash({"bot": self.name, "version": self.version, "parameters": parameters})
+        spec = {"bot": self.name, "version": self.version, "parameters": parameters}
+        own = not type(self).__module__.startswith("hanabi_rl.")
+        return agent_hash({**spec, "source": source_hash(type(self))} if own else spec)
 
 
 SMOOTHING = 0.02

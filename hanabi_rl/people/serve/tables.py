@@ -23,7 +23,7 @@ from hanabi_rl.people.serve.lifecycle import (
 )
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 from hanabi_rl.people.serve.player_view import player_view, spectator_view
-from hanabi_rl.people.serve.view_json import Frame, actions_of, seat_names, table_frame
+from hanabi_rl.games.hanabi.view_json import Frame, actions_of, seat_names, table_frame
 
 
 class GameTables:
