@@ -69,7 +69,9 @@ def source_hash(cls: type) -> str:
         return _file_hash(file, cls)
     methods = [value for value in vars(cls).values() if inspect.isfunction(value)]
     methods = [inspect.unwrap(method) for method in methods]
-    return agent_hash([_source(method) for method in methods if method.__module__ == cls.__module__])
+    return agent_hash(
+        [_source(method) for method in methods if method.__module__ == cls.__module__]
+    )
 
 
 @functools.cache

@@ -21,7 +21,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from hanabi_rl.games.hanabi.seat_view import PlayerView

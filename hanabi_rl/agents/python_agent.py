@@ -108,7 +108,9 @@ def class_parameters(cls: type) -> dict[str, Parameter]:
         ):
             continue
         default = parameter.default
-        kind = hints.get(parameter.name, str if default in (None, parameter.empty) else type(default))
+        kind = hints.get(
+            parameter.name, str if default in (None, parameter.empty) else type(default)
+        )
         if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
             kind = next(one for one in typing.get_args(kind) if one is not type(None))
         found[parameter.name] = Parameter(kind, default)

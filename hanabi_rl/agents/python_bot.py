@@ -96,6 +96,7 @@ class _Session:
         self.seen: list[tuple[bytes, bool]] = []  # packed observations, True on the seat's turns
         self.decoder: ObservationDecoder | None = None  # None until the seat is known
         self.over = False
+        self.lost = False  # its first observation was within a game
 
 
 class Sessions:
@@ -161,10 +162,11 @@ class Sessions:
         obs = np.unpackbits(np.frombuffer(bits, np.uint8), count=read_size(self.rules))
         first, moved = not session.seen, obs[self._sections["last_kind"]].any()
         session.seen.append((bits, mine))
-        if session.over:
-            return self.rules.noop
-        if first and moved:
+        session.lost |= bool(first and moved)
+        if session.lost and mine:
             raise HostError("expected games from their deal, got a position within a game")
+        if session.over or session.lost:
+            return self.rules.noop
         if session.decoder is None and (mine or moved):
             # seat 0 made the first move
             actor = int(obs[self._sections["last_player"]].argmax()) if moved else 0
@@ -235,9 +237,9 @@ def _kept_error() -> Iterator[None]:
     """Keep an exception, of which XLA passes on only the text."""
     try:
         yield
-    except Exception as error:
-        _last_error[:] = [error]
-        raise
+    except ValueError as error:
+        _last_error[:] = [error if isinstance(error, HostError) else HostError(str(error))]
+        raise _last_error[0] from error
 
 
 @contextmanager
@@ -246,15 +248,18 @@ def host_errors() -> Iterator[None]:
     _last_error.clear()
     try:
         yield
-    except jax.errors.JaxRuntimeError:
-        if not _last_error:
-            raise
-        raise _last_error.pop() from None
+    except jax.errors.JaxRuntimeError as error:
+        raise host_error(error) from None
+
+
+def host_error(error: Exception) -> Exception:
+    """The host's exception behind JAX's `error`, or `error`."""
+    is_host = _last_error and "HostError" in str(error)
+    return _last_error[0] if is_host else error
 
 
 def _is_other_error(record: logging.LogRecord) -> bool:
-    error = (record.exc_info or (None, None))[1]
-    return not isinstance(error, ValueError)
+    return not isinstance((record.exc_info or (None, None))[1], HostError)
 
 
 # JAX logs the traceback of a callback's exception, which `host_errors` reports

@@ -64,8 +64,8 @@ def play_games(
     """Play every deck of `decks` (integer[N, deck_size]) to its end and return the games.
 
     Args:
-        policies: one policy per position, or class of a bot. A repeated policy object is called once, on the rows of
-            all its seats. All policies are called on every turn, on idle seats too.
+        policies: one policy, or class of a bot, per position. A repeated object is called once, on
+            the rows of all its seats. All policies are called on every turn, on idle seats too.
         seed: 32-bit seed, see below.
         sample: sample moves from the policies' distributions; False is greedy.
         seating: int[P], or int[N, P] per game: policy i holds seat `seating[i]`; default: seat i.

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from hanabi_rl.storage.renamed_fields import RENAMED, RENAMED_VALUES
 from hanabi_rl.storage.validation import InvalidValueError
+from hanabi_rl.storage.words import did_you_mean
 
 T = TypeVar("T")
 
@@ -47,7 +48,10 @@ def from_dict(
         expected = (
             f"one of {', '.join(sorted(known))}" if new not in known else f"its new name {new}"
         )
-        raise ValueError(f"{where}: unknown field {unknown[0]!r}; expected {expected}")
+        raise ValueError(
+            f"{where}: unknown field {unknown[0]!r}; expected {expected}"
+            f"{did_you_mean(unknown[0], known)}"
+        )
     base = default if default is not None else cls()
     changes: dict[str, Any] = {}
     for name, value in data.items():

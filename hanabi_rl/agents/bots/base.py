@@ -68,8 +68,10 @@ class Bot(flax.struct.PyTreeNode):
         return {field.name: getattr(self, field.name) for field in self.parameter_fields()}
 
     def identity(self) -> str:
-        """See `Policy.identity`; hashes name, version and parameters by their old names, and outside
-        the package the source file."""
+        """See `Policy.identity`; hashes name, version and parameters by their old names.
+
+        Outside the package also the source file.
+        """
         first_names = {new: old for old, new in RENAMED_PARAMETERS.items()}
         parameters = {first_names.get(name, name): x for name, x in self.parameters().items()}
         spec = {"bot": self.name, "version": self.version, "parameters": parameters}
