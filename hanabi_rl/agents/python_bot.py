@@ -173,8 +173,12 @@ class Sessions:
             seat = -actor % self.rules.num_players
             session.decoder = ObservationDecoder(self.rules, seat)
             if moved:
-                session.decoder.follow(obs)  # the deal, whose content is not read
+                session.decoder.follow(obs)  # in place of the deal, whose content is not read
         if (decoder := session.decoder) is None:
+            return self.rules.noop
+        # a slot whose game has ended can show another seat
+        if moved and obs[self._sections["last_player"]].argmax() != decoder.next_actor():
+            session.over = True
             return self.rules.noop
         decoder.follow(obs)
         session.over = decoder.over(obs)
@@ -248,7 +252,7 @@ def host_errors() -> Iterator[None]:
     _last_error.clear()
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # JAX raises either
         raise host_error(error) from None
 
 

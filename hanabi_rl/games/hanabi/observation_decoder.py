@@ -64,6 +64,10 @@ class ObservationDecoder:
             moves=tuple(self._moves),
         )
 
+    def next_actor(self) -> int:
+        """Player that makes the next move, counted from this seat."""
+        return (len(self._moves) - self.seat) % self.rules.num_players
+
     def over(self, obs: np.ndarray) -> bool:
         """True if the game has ended at the observation that was read last."""
         lives, tops = (obs[self._sections[name]] for name in ("life_tokens", "fireworks"))
