@@ -78,10 +78,10 @@ class PlainPolicy(Bot):
         key: jax.Array | None = None,
     ) -> tuple[PyTree, jax.Array]:
         """See `Policy.step`; illegal actions are masked."""
-        carry, logits = self.policy.step(carry, obs, legal, reset, key)
-        if jnp.shape(logits) == legal.shape:  # otherwise `check_steps` raises
-            logits = jnp.where(legal, logits, ILLEGAL_LOGIT)
-        return carry, logits
+        answer: tuple[PyTree, jax.Array] = self.policy.step(carry, obs, legal, reset, key)
+        if not isinstance(answer, tuple) or len(answer) != 2 or answer[1].shape != legal.shape:
+            return answer  # `check_steps` raises
+        return answer[0], jnp.where(legal, answer[1], ILLEGAL_LOGIT)
 
 
 def python_parameters(name: str) -> dict[str, Parameter]:

@@ -230,7 +230,8 @@ def user_code(label: str) -> Iterator[None]:
             if not frame.filename.startswith(_PACKAGE) and "/site-packages/" not in frame.filename
         ]
         where = f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
-        raise HostError(f"{label}: {type(error).__name__}: {error}{where}") from error
+        text = " ".join(str(error).split())
+        raise HostError(f"{label}: {type(error).__name__}: {text}{where}") from error
 
 
 _last_error: list[Exception] = []
