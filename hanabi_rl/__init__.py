@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import act as act
     from hanabi_rl.agents.policy_folder import save_policy as save_policy
     from hanabi_rl.algorithms.base import Algorithm as Algorithm
+    from hanabi_rl.algorithms.hdr_ippo import hdr_objective as hdr_objective
+    from hanabi_rl.algorithms.ippo import IPPOConfig as IPPOConfig
+    from hanabi_rl.algorithms.ippo import SelfPlayAlgorithm as SelfPlayAlgorithm
+    from hanabi_rl.algorithms.ppo_runner import TrainingSetup as TrainingSetup
     from hanabi_rl.api import CrossPlayScores as CrossPlayScores
     from hanabi_rl.api import GauntletScores as GauntletScores
     from hanabi_rl.api import SelfPlayScores as SelfPlayScores
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
     from hanabi_rl.games.hanabi.hanabi import HanabiEnv as HanabiEnv
     from hanabi_rl.games.hanabi.jaxmarl import make_jaxmarl as make_jaxmarl
     from hanabi_rl.games.hanabi.rules import Rules as Rules
+    from hanabi_rl.learning.config import PPOConfig as PPOConfig
+    from hanabi_rl.learning.ppo import PPO as PPO
+    from hanabi_rl.learning.rollout import TrainContext as TrainContext
+    from hanabi_rl.nn.networks import NetworkConfig as NetworkConfig
     from hanabi_rl.play.decks import evaluation_decks as evaluation_decks
     from hanabi_rl.play.episodes import play_games as play_games
 
@@ -46,11 +54,18 @@ _HOME = {
     "Games": "data.games",
     "GauntletScores": "api",
     "HanabiEnv": "games.hanabi.hanabi",
+    "IPPOConfig": "algorithms.ippo",
+    "NetworkConfig": "nn.networks",
     "NetworkPolicy": "agents.policy",
+    "PPO": "learning.ppo",
+    "PPOConfig": "learning.config",
     "Policy": "agents.policy",
     "Rules": "games.hanabi.rules",
+    "SelfPlayAlgorithm": "algorithms.ippo",
     "SelfPlayScores": "api",
+    "TrainContext": "learning.rollout",
     "TrainedRun": "api",
+    "TrainingSetup": "algorithms.ppo_runner",
     "act": "agents.policy",
     "action_slices": "games.hanabi.actions",
     "check_env": "games.hanabi.check",
@@ -59,6 +74,7 @@ _HOME = {
     "evaluate": "api",
     "evaluation_decks": "play.decks",
     "gauntlet": "api",
+    "hdr_objective": "algorithms.hdr_ippo",
     "load_games": "data.files",
     "load_policy": "agents.loading",
     "make_jaxmarl": "games.hanabi.jaxmarl",

@@ -30,6 +30,8 @@ RULES = Rules(num_players=3, num_colors=2, num_ranks=3, hand_size=2, max_life_to
 BYTES = (read_size(RULES) + 7) // 8
 
 BOTS = '''
+from typing import ClassVar
+
 import jax.numpy as jnp
 import numpy as np
 from hanabi_rl import Bot
@@ -66,6 +68,7 @@ class Plain:
 
 
 class Jax(Bot):
+    name: ClassVar[str] = "jax"
     scale: float = 1.0
 
     def init_carry(self, batch):
@@ -321,7 +324,9 @@ def test_own_agents_play_the_game_of_the_others(folder: Path) -> None:
     assert strip_options("python:mine.py:Counting?start=3&noise=0.1") == (
         "python:mine.py:Counting?start=3"
     )
-    assert load_policy("python:mine.py:Jax?noise=0.25", RULES).policy.scale == 1.0  # type: ignore[attr-defined]
+    noisy: Any = load_policy("python:mine.py:Jax?noise=0.25&scale=3", RULES)
+    assert (noisy.policy.scale, noisy.policy.name) == (3.0, "jax")
+    assert jax.tree.leaves(noisy.policy) == []  # static
 
 
 def test_process_plays_as_its_python_twin(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any, ClassVar
 
 import flax.struct
@@ -20,8 +21,9 @@ PyTree = Any
 
 class Bot(flax.struct.PyTreeNode):
     """Rule-based policy. Fields other than `rules` and `kind` are parameters,
-    `bot:NAME?field=value`, static and with a default (leaves in `bot:rules`, so that its members
-    share a program)."""
+    `bot:NAME?field=value`, with a default. Outside the package, `field: int = 1` is static
+    (`jax.jit`). A `flax.struct.field(default=1)` is a leaf: bots that differ in it share a program,
+    as in `bot:rules`."""
 
     rules: Rules = flax.struct.field(pytree_node=False)
     kind: str = flax.struct.field(pytree_node=False, default="")
@@ -34,6 +36,11 @@ class Bot(flax.struct.PyTreeNode):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         cls.name = cls.name or cls.__name__
+        if not cls.__module__.startswith("hanabi_rl."):
+            for key, hint in inspect.get_annotations(cls).items():
+                default = vars(cls).get(key)
+                if isinstance(default, int | float | str) and "ClassVar" not in str(hint):
+                    setattr(cls, key, flax.struct.field(pytree_node=False, default=default))
         tag_treedef(cls)
         hold_methods(cls, "init_carry", "step", "next_game")
         super().__init_subclass__(**kwargs)
