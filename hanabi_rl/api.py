@@ -75,7 +75,9 @@ def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: An
             preset.rpartition("/") if not preset.endswith(".toml") else ("", "", preset)
         )
         config = load_preset(entry.config, other or entry.name, name, configs_folder())
-    objects = {name: value for name, value in fields.items() if dataclasses.is_dataclass(value)}
+    objects: dict[str, Any] = {
+        name: value for name, value in fields.items() if dataclasses.is_dataclass(value)
+    }
     values = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in fields.items()
@@ -83,18 +85,18 @@ def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: An
     }
     config = from_dict(entry.config, values, config, where="train")
     config = dataclasses.replace(config, **objects)
-    made = config.run_dir is None
+    chosen = config.run_dir
     folder = create_run(
         entry.name,
         num_players=entry.infer_rules(config).num_players,
         preset=config.preset,
         seed=config.seed,
-        run_dir=None if made else Path(config.run_dir),
+        run_dir=None if chosen is None else Path(chosen),
     )
     try:
         summary = entry.run(dataclasses.replace(config, run_dir=str(folder)))
     finally:
-        if made and not any(folder.iterdir()):  # a start that failed
+        if chosen is None and not any(folder.iterdir()):  # a start that failed
             folder.rmdir()
     final = getattr(config, "report_policy", "best") == "final"
     return TrainedRun(folder, summary, load_policy(folder / LATEST_POLICY if final else folder))

@@ -30,7 +30,7 @@ from hanabi_rl.agents.bots.registry import (
     make_bot,
 )
 from hanabi_rl.agents.hub import load_from_hub
-from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy import Policy, runs_on_host
 from hanabi_rl.agents.policy_file import (
     SUFFIX,
     bundled_files,
@@ -155,6 +155,8 @@ def _with_search(
 
     names = [] if partner_model is None else partner_model.split("+")
     models = [load_policy(name, policy.rules) for name in names]
+    if any(map(runs_on_host, (policy, *models))):
+        raise ValueError("expected policies in JAX, got plain Python or a program")
     return with_search(policy, models, search_config(preset, settings))
 
 

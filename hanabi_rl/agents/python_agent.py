@@ -94,7 +94,7 @@ def class_parameters(cls: type) -> dict[str, Parameter]:
     the default's."""
     if issubclass(cls, Bot):
         return parameters_of(cls)
-    hints = {}
+    hints: dict[str, Any] = {}
     for target in (cls, cls.__init__):
         try:
             hints |= typing.get_type_hints(target)

@@ -203,7 +203,7 @@ def python_act(make: Callable[[], Any], label: str) -> Callable[[], Act]:
             shown = {**question["view"], "legal": question["legal"], "last": question["last"]}
             with user_code(label):
                 answer = bot.act(shown)
-            action = answer.get("action") if isinstance(answer, Mapping) else answer
+            action: Any = answer.get("action") if isinstance(answer, Mapping) else answer
             legal = {option["action"] for option in question["legal"]}
             if isinstance(action, bool | np.bool_) or action not in legal:
                 numbers = ", ".join(map(str, sorted(legal)))

@@ -128,11 +128,11 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
         ValueError: two agents for one number of players, no agent for a number, or an agent of
             another game than the standard game.
     """
-    from hanabi_rl.agents.loading import BOT, load_policy, parse_name
+    from hanabi_rl.agents.loading import load_policy, plays_any_game
     from hanabi_rl.games.hanabi.rules import Rules
 
     found: dict[int, tuple[str, Policy]] = {}
-    bots = [name for name in names if parse_name(name).scheme == BOT]
+    bots = [name for name in names if plays_any_game(name)]
     loaded = [(name, load_policy(name)) for name in names if name not in bots]
     free = set(sizes) - {policy.rules.num_players for _, policy in loaded}
     loaded += [(bot, load_policy(bot, Rules(num_players=n))) for bot in bots for n in sorted(free)]
