@@ -117,7 +117,7 @@ def class_parameters(cls: type) -> dict[str, Parameter]:
     return found
 
 
-def make_python_agent(name: str, rules: Rules, **parameters: Any) -> Policy:
+def make_python_agent(name: str, rules: Any, **parameters: Any) -> Policy:
     """Agent `python:FILE.py:CLASS`, `python:package.module:CLASS` or `python:ENTRY_POINT`.
 
     Raises ValueError: it cannot be imported, a parameter is missing, it raises an exception (with
@@ -126,7 +126,7 @@ def make_python_agent(name: str, rules: Rules, **parameters: Any) -> Policy:
     return agent_of_class(find_class(name), rules, name, **parameters)
 
 
-def agent_of_class(cls: type, rules: Rules, label: str, **parameters: Any) -> Policy:
+def agent_of_class(cls: type, rules: Any, label: str, **parameters: Any) -> Policy:
     """The agent of a class: a `Bot`, a policy or plain Python."""
     if issubclass(cls, Bot):
         with user_code(label):
@@ -145,6 +145,8 @@ def agent_of_class(cls: type, rules: Rules, label: str, **parameters: Any) -> Po
         return cls(**given)
 
     if callable(getattr(cls, "act", None)):
+        if not isinstance(rules, Rules):
+            raise ValueError(f"{label}: act: expected a game of Hanabi, got {rules.name}")
         with user_code(label):
             make()  # fail before the games begin
         identity = agent_hash(
@@ -159,7 +161,7 @@ def agent_of_class(cls: type, rules: Rules, label: str, **parameters: Any) -> Po
 
 
 def as_policy(
-    agent: Any, rules: Rules | None = None, label: str = "", parameters: Mapping[str, Any] = {}
+    agent: Any, rules: Any = None, label: str = "", parameters: Mapping[str, Any] = {}
 ) -> Policy:
     """`agent` as a policy for compiled code: a policy, also a plain one, or a class of agents.
 
@@ -175,14 +177,14 @@ def as_policy(
     if not jax.tree_util.all_leaves([agent]):
         return check_steps(agent, label)
     game = getattr(agent, "rules", rules)
-    if not isinstance(game, Rules):
-        raise ValueError(f"{label}: expected an attribute rules, of type hanabi_rl.Rules")
+    if game is None:
+        raise ValueError(f"{label}: expected an attribute rules, its game, got none")
     spec = "&".join(f"{key}={value}" for key, value in parameters.items())
     made = PlainPolicy(game, held=_Held(agent), label=f"{type(agent).__qualname__}?{spec}")
     return check_steps(made, label)
 
 
-def as_pytrees(policies: Sequence[Any], rules: Rules) -> tuple[Policy, ...]:
+def as_pytrees(policies: Sequence[Any], rules: Any) -> tuple[Policy, ...]:
     """`policies` with plain ones wrapped, a repeated object once."""
     made = {
         id(policy): as_policy(policy, rules)
@@ -197,8 +199,8 @@ def check_steps(policy: Any, label: str) -> Policy:
     of the user's code, and for wrong shapes or types."""
     rules, batch = policy.rules, 2
     rows = (
-        jax.ShapeDtypeStruct((batch, rules.obs_size), jnp.float32),
-        jax.ShapeDtypeStruct((batch, rules.num_moves), jnp.bool_),
+        jax.ShapeDtypeStruct((batch, *rules.obs_shape), jnp.float32),
+        jax.ShapeDtypeStruct((batch, rules.num_actions), jnp.bool_),
         jax.ShapeDtypeStruct((batch,), jnp.bool_),
         jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch)),
     )
@@ -208,7 +210,7 @@ def check_steps(policy: Any, label: str) -> Policy:
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise ValueError(f"{label}: step: expected (carry, logits), got {_shapes(answer)}")
     after, logits = answer
-    expected = jax.ShapeDtypeStruct((batch, rules.num_moves), jnp.float32)
+    expected = jax.ShapeDtypeStruct((batch, rules.num_actions), jnp.float32)
     if _shapes(logits) != _shapes(expected):
         raise ValueError(
             f"{label}: step: expected logits {_shapes(expected)} for {batch} seats, got "
@@ -326,12 +328,14 @@ def _module(place: str) -> types.ModuleType | None:
         return None
 
 
-def make_process_agent(name: str, rules: Rules) -> Policy:
+def make_process_agent(name: str, rules: Any) -> Policy:
     """Agent `process:COMMAND`: one program for all seats, which asks by the number of the game.
 
     Its identity covers the command and the files that it names. Raises ValueError for an empty
     command.
     """
+    if not isinstance(rules, Rules):
+        raise ValueError(f"{name}: expected a game of Hanabi, got {rules.name}")
     command = name.removeprefix("process:")
     program = ProcessAgent(command, label=name)
     files = {

@@ -9,7 +9,7 @@ import jax
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import load_games
-from hanabi_rl.launch.cli_args import parse_args
+from hanabi_rl.launch.cli_args import GAME_FLAG, parse_args
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.flags import (
     check_lists_once,
@@ -67,11 +67,13 @@ def default_preset(args: list[str], presets: Path) -> str:
     or the clone in --bc-policy), or, for fewer than FEW_GAMES games in --data (--bc.data), its
     variant for small data. Without one: `quick`, or for fewer games the structured network with
     facts only: minutes, where the paper's LSTM takes an hour and completes no game. `quick` if no
-    such preset exists.
+    such preset exists. Another --game: the preset of its name.
 
     Raises ValueError as `load_games` and `load_policy`.
     """
     args = normalize_flags(args)
+    if (game := flag_value(GAME_FLAG, args)) is not None and not game.startswith("hanabi"):
+        return game.partition(":")[0]
     data = flag_values("--data", args) or flag_values("--bc.data", args)
     accelerated = jax.default_backend() != "cpu"
     clone = flag_value("--bc-policy", args)

@@ -327,8 +327,9 @@ class Actor(nn.Module):
         self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
 
     def features(self, carry: PyTree, obs: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
-        """obs: float32 [T, B, O]; reset: bool [T, B] -> (carry, input of both heads [T, B, H])."""
-        x = obs
+        """obs: [T, B, ...], flattened here; reset: bool [T, B] -> (carry, input of both heads [T,
+        B, H])."""
+        x = obs.reshape(*reset.shape, -1).astype(jnp.float32)
         for i, layer in enumerate(self.embedding):
             x = layer(x)
             x = self.activation(self.norms[i](x) if self.norms else x)
@@ -414,11 +415,15 @@ class ActorCritic(nn.Module):
 
 
 def init_params(
-    module: nn.Module, key: jax.Array, config: NetworkKind, obs_size: int, num_actions: int
+    module: nn.Module,
+    key: jax.Array,
+    config: NetworkKind,
+    obs_shape: tuple[int, ...],
+    num_actions: int,
 ) -> Any:
     """Initial parameters of an `Actor` or `ActorCritic`."""
     obs, legal, reset = (
-        jnp.zeros((1, 1, obs_size)),
+        jnp.zeros((1, 1, *obs_shape)),
         jnp.ones((1, 1, num_actions), bool),
         jnp.zeros((1, 1), bool),
     )

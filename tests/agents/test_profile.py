@@ -316,7 +316,7 @@ def test_policy_without_profile_is_unchanged(games: Any) -> None:
     width = features.sizes(RULES, "facts").table.shape[1]
     assert both.table.shape[1] > width
     alone = both._replace(table=both.table[:, :width])
-    legal, reset = jnp.ones((GAMES, RULES.num_moves), bool), jnp.zeros(GAMES, bool)
+    legal, reset = jnp.ones((GAMES, RULES.num_actions), bool), jnp.zeros(GAMES, bool)
     answer = jax.jit(type(policy).step_features)
     answers = [answer(policy, (), view, legal, reset)[1] for view in (both, alone)]
     np.testing.assert_array_equal(*answers)

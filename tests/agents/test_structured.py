@@ -117,7 +117,7 @@ def network(rules: Rules, feature_set: FeatureSet) -> tuple[StructuredActor, Any
     actor = StructuredConfig(feature_set, trunk=(32, 16), head=16).actor()
     shapes = features.sizes(rules, feature_set)
     blank = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
-    legal = np.ones((1, rules.num_moves), bool)
+    legal = np.ones((1, rules.num_actions), bool)
     return actor, jax.jit(actor.init)(jax.random.key(0), blank, legal)
 
 

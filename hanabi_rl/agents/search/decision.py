@@ -174,7 +174,7 @@ def decide(
     start = _Work(
         time=jnp.int32(0),
         stop=jnp.bool_(False),
-        policy=jnp.zeros(rules.num_moves),
+        policy=jnp.zeros(rules.num_actions),
         tried=jnp.zeros(settings.max_moves, jnp.int32),
         num_tried=jnp.int32(1),
         loglik=hands.loglik,

@@ -13,9 +13,10 @@ from hanabi_rl.agents.structured.features import update_memory
 from hanabi_rl.agents.structured.hint_memory import Memory, init_memory, next_game, next_seat
 from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.seat_observation import SeatObservation, from_observation
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi.bits import pack_deck
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import State, pack_counters, select_games
+from hanabi_rl.games.hanabi.state import State, pack_counters
 from hanabi_rl.nn.structured_network import FeatureSet
 
 

@@ -14,9 +14,8 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
 from hanabi_rl.agents.structured.seat_observation import SeatObservation
-from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.batching import materialize, select_games
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.nn.structured_network import FeatureSet
 
 if TYPE_CHECKING:

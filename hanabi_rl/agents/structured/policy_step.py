@@ -80,7 +80,7 @@ def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTr
     blank = jax.tree.map(
         lambda x: jnp.zeros(x.shape, x.dtype), sizes(rules, network.features, network.profile)
     )
-    legal = jnp.ones((1, rules.num_moves), jnp.bool_)
+    legal = jnp.ones((1, rules.num_actions), jnp.bool_)
     return network.actor().init(key, blank, legal)["params"]
 
 

@@ -291,7 +291,7 @@ def _count_cards(rules: Rules, game: _Game) -> Array:
 def _expected_legal(rules: Rules, game: _Game) -> Array:
     """Legal moves bool[N, P, A], derived from the cards."""
     games = len(game.player)
-    legal = np.zeros((games, rules.num_players, rules.num_moves), bool)
+    legal = np.zeros((games, rules.num_players, rules.num_actions), bool)
     legal[:, :, rules.noop] = True
     for n in range(games):
         # [P, H, K], the current player's first

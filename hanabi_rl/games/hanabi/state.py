@@ -256,12 +256,3 @@ def deal_packed(rules: Rules, deck: jax.Array) -> State:
             zero, filled(rules.noop), card=zero, touched=zero, scored=zero, gained_token=zero
         ),
     )
-
-
-def select_games(which: jax.Array, yes: T, no: T) -> T:
-    """Select per game: `yes` where `which` bool[N], otherwise `no`; leaves are ``[N, ...]``."""
-
-    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(pick, yes, no)
