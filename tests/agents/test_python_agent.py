@@ -187,7 +187,7 @@ def test_step_depends_on_its_inputs_alone(folder: Path) -> None:
         if turn == 3 and len(carries) > 3:
             carry = carries[3]
         carries.append(carry)
-        legal = jnp.arange(RULES.num_moves) == RULES.noop
+        legal = jnp.arange(RULES.num_actions) == RULES.noop
         if turn % 3 == 0:  # seat 0
             legal = ~legal
         carry, logits = policy.step(carry, seen[turn, :1], legal[None], jnp.array([turn == 0]))
