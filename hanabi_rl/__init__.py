@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.bots.base import Bot as Bot
-    from hanabi_rl.agents.bots.obs_view import decode_observation as decode_observation
     from hanabi_rl.agents.loading import load_policy as load_policy
     from hanabi_rl.agents.policy import NetworkPolicy as NetworkPolicy
     from hanabi_rl.agents.policy import Policy as Policy
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from hanabi_rl.games.hanabi.hanabi import HanabiEnv as HanabiEnv
     from hanabi_rl.games.hanabi.jaxmarl import make_jaxmarl as make_jaxmarl
     from hanabi_rl.games.hanabi.rules import Rules as Rules
+    from hanabi_rl.games.hanabi.seat_observation import decode_observation as decode_observation
     from hanabi_rl.learning.config import PPOConfig as PPOConfig
     from hanabi_rl.learning.ppo import PPO as PPO
     from hanabi_rl.learning.rollout import TrainContext as TrainContext
@@ -70,7 +70,7 @@ _HOME = {
     "action_slices": "games.hanabi.actions",
     "check_env": "games.hanabi.check",
     "cross_play": "api",
-    "decode_observation": "agents.bots.obs_view",
+    "decode_observation": "games.hanabi.seat_observation",
     "evaluate": "api",
     "evaluation_decks": "play.decks",
     "gauntlet": "api",
