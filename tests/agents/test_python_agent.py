@@ -43,7 +43,10 @@ class Counting:
     def __init__(self, start: int = 0, step=2, late: int | None = None):
         self.turns, self.step = start, step
 
+    calls = 0
+
     def act(self, view):
+        Counting.calls += 1
         self.turns += self.step
         text = repr(sorted(view.items()))
         return view["legal"][(self.turns + sum(map(ord, text))) % len(view["legal"])]
@@ -158,6 +161,11 @@ def expected_moves(rules: Rules, deck: np.ndarray, bots: list[Any]) -> list[int]
     return list(game.moves)
 
 
+def _module() -> Any:
+    """The module of mine.py that was imported last."""
+    return [module for name, module in sys.modules.items() if name.startswith("mine_")][-1]
+
+
 def decks_of(rules: Rules, number: int) -> np.ndarray:
     return np.asarray(shuffled_decks(rules, jax.random.key(3), number))
 
@@ -170,11 +178,22 @@ def test_python_bots_move_as_at_a_table(folder: Path) -> None:
     seating = np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1]])[np.arange(11) % 3]
     team = (from_file, others, others)
     games = play_games(team, RULES, decks, seating=seating, chunk_size=4)
-    counting = sys.modules[next(name for name in sys.modules if name.startswith("mine_"))].Counting
+    counting = _module().Counting
     for index, deck in enumerate(decks):
         first = seating[index][0]
         bots = [counting(1) if seat == first else counting(step=3) for seat in range(3)]
         assert games.moves(index).tolist() == expected_moves(RULES, deck, bots)
+
+
+def test_bots_are_asked_only_within_games(folder: Path) -> None:
+    """A slot whose game has ended shows the seats of the last game."""
+    policies = [load_policy(f"python:mine.py:Counting?start={n}", RULES) for n in range(3)]
+    seating = np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1]])[np.arange(32) % 3]
+    counting = _module().Counting
+    counting.calls = 0
+    games = play_games(tuple(policies), RULES, decks_of(RULES, 32), seating=seating)
+    assert len({*games.num_actions.tolist()}) > 3
+    assert counting.calls == games.num_actions.sum()
 
 
 def test_step_depends_on_its_inputs_alone(folder: Path) -> None:
