@@ -122,6 +122,11 @@ def runs_search(policy: Policy) -> bool:
     return _has_attribute(policy, "runs_search")
 
 
+def runs_on_host(policy: Policy) -> bool:
+    """True if the agent, wrapped or not, is plain Python or a program (`HostPolicy`)."""
+    return _has_attribute(policy, "runs_on_host")
+
+
 def is_stochastic(policy: Policy) -> bool:
     """True if the agent, wrapped or not, samples internally when given keys (`is_stochastic`)."""
     return _has_attribute(policy, "is_stochastic")

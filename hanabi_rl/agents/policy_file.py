@@ -25,6 +25,7 @@ from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import to_json
 from hanabi_rl.storage.renamed_fields import RENAMED_AGENTS, RENAMED_VALUES, with_new_names
 from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
+from hanabi_rl.storage.words import did_you_mean
 
 SUFFIX = ".safetensors"
 BUNDLED_DIR = Path(__file__).parent / "bundled"
@@ -154,7 +155,10 @@ def bundled_path(name: str) -> Path:
     if short in RENAMED_AGENTS:
         raise ValueError(f"agent:{short} was renamed to agent:{RENAMED_AGENTS[short]}")
     if short not in files:
-        raise ValueError(f"{name}: expected agent:NAME with one of {', '.join(files)}")
+        raise ValueError(
+            f"{name}: expected agent:NAME with one of {', '.join(files)}"
+            f"{did_you_mean(short, files)}"
+        )
     return files[short]
 
 

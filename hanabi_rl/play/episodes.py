@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.policy import next_game, runs_search
+from hanabi_rl.agents.python_agent import as_pytrees
+from hanabi_rl.agents.python_bot import host_errors
 from hanabi_rl.data.games import FinalStates, Games
 from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi import dynamics as game
@@ -62,8 +64,8 @@ def play_games(
     """Play every deck of `decks` (integer[N, deck_size]) to its end and return the games.
 
     Args:
-        policies: one policy per position. A repeated policy object is called once, on the rows of
-            all its seats. All policies are called on every turn, on idle seats too.
+        policies: one policy, or class of a bot, per position. A repeated object is called once, on
+            the rows of all its seats. All policies are called on every turn, on idle seats too.
         seed: 32-bit seed, see below.
         sample: sample moves from the policies' distributions; False is greedy.
         seating: int[P], or int[N, P] per game: policy i holds seat `seating[i]`; default: seat i.
@@ -85,6 +87,8 @@ def play_games(
     s receives `fold_in(fold_in(fold_in(fold_in(key, POLICY_RNG_STREAM), k), t), s)`, also in greedy
     play. Progress appears on stderr after `SOON_S` seconds.
     """
+    if isinstance(policies, tuple | list):
+        policies = as_pytrees(policies, rules)
     check_lineup(policies, rules)
     check_decks(rules, decks := np.asarray(decks))
     decks, total = decks.astype(np.uint8), len(decks)
@@ -135,7 +139,9 @@ def play_games(
             play, turns, playing = _begin(distinct, chunk, **shape), _FIRST_TURNS, True
             while playing:
                 began = time.perf_counter()
-                play, playing = _play_chunk(distinct, chunk, play, np.int32(turns), **shape)
+                with host_errors():
+                    play, playing = _play_chunk(distinct, chunk, play, np.int32(turns), **shape)
+                    playing = bool(playing)
                 over = jax.device_get(play.records["num_actions"])[:count] > 0
                 progress.update(first + int(over.sum()))
                 turns *= 2 if time.perf_counter() - began < _LONG_S else 1

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from hanabi_rl.storage.renamed_fields import MOVED, RENAMED, RENAMED_VALUES
 from hanabi_rl.storage.validation import InvalidValueError
+from hanabi_rl.storage.words import did_you_mean
 
 T = TypeVar("T")
 
@@ -51,7 +52,10 @@ def from_dict(
             expected = f"{new} in the table {table} ({table}.{new})"
         else:
             expected = f"one of {', '.join(sorted(known))}"
-        raise ValueError(f"{where}: unknown field {unknown[0]!r}; expected {expected}")
+        raise ValueError(
+            f"{where}: unknown field {unknown[0]!r}; expected {expected}"
+            f"{did_you_mean(unknown[0], known)}"
+        )
     base = default if default is not None else cls()
     changes: dict[str, Any] = {}
     for name, value in data.items():

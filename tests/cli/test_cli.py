@@ -344,3 +344,23 @@ def test_help_joins_wrapped_lines_of_an_argument(capsys, monkeypatch):
         main(["play", "--help"])
     out = capsys.readouterr().out
     assert "what a partner with memory (agent:adhoc-2p) learned about you in the games in" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evalute", "bot:iggi"], "evalute: expected a command, .*; did you mean evaluate[?]"),
+        (["data", "inf", "x"], "data inf: expected a command, .*; did you mean info[?]"),
+        (["cross_pley"], "did you mean cross-play?"),
+        (["train", "ipo"], "did you mean ippo?"),
+        (["train", "ippo", "--preset", "quik"], "did you mean quick?"),
+        (["zzzzzz"], r"expected a command, .*games \(--debug"),
+    ],
+)
+def test_unknown_command_suggests_a_similar_one(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+    assert re.search(message, capsys.readouterr().err)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hanabi_rl.storage.files import read_json
+from hanabi_rl.storage.words import did_you_mean
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.bots.base import Bot
@@ -83,6 +84,7 @@ def make_bot(name: str, rules: Any, **parameters: Any) -> Bot:
         if key not in known:
             raise ValueError(
                 f"{name}: expected a parameter ({', '.join(known) or 'it has none'}), got {key!r}"
+                f"{did_you_mean(key, known)}"
             )
     try:
         return _find(name).make(rules, **parameters)
@@ -92,7 +94,11 @@ def make_bot(name: str, rules: Any, **parameters: Any) -> Bot:
 
 def bot_parameters(name: str) -> dict[str, Parameter]:
     """Parameters of a bot by name; raises ValueError as `make_bot`."""
-    bot = _find(name)
+    return parameters_of(_find(name))
+
+
+def parameters_of(bot: type[Bot]) -> dict[str, Parameter]:
+    """Parameters of a bot's class by name."""
     types = typing.get_type_hints(bot)
     return {
         field.name: Parameter(types[field.name], field.default) for field in bot.parameter_fields()
@@ -110,7 +116,8 @@ def bot_scores(name: str) -> dict[str, Any]:
 def _find(name: str) -> type[Bot]:
     bare = name.removeprefix("bot:")
     if bare not in BOTS:
+        names = [f"bot:{known}" for known in BOTS]
         raise ValueError(
-            f"expected one of {', '.join(f'bot:{known}' for known in BOTS)}, got {name!r}"
+            f"expected one of {', '.join(names)}, got {name!r}{did_you_mean(f'bot:{bare}', names)}"
         )
     return BOTS[bare]

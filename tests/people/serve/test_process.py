@@ -18,17 +18,12 @@ from support.games import ROOT
 from support.indistinguishable import pairs, random_game
 from support.observations import observations
 
+from hanabi_rl.agents.process import ProcessAgent, answer_error, make_question
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.player_view import player_view
-from hanabi_rl.people.serve.process import (
-    ProcessAgent,
-    ProcessPartners,
-    ProcessPlayer,
-    answer_error,
-    make_question,
-)
+from hanabi_rl.people.serve.process import ProcessPartners, ProcessPlayer
 
 AGENT = ROOT / "docs/examples/agent.py"
 

@@ -9,10 +9,10 @@ import pytest
 from support.games import LENIENT_3P
 from support.observations import observations
 
+from hanabi_rl.games.hanabi.observation_decoder import ObservationDecoder
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.serve.observation_decoder import ObservationDecoder
 from hanabi_rl.people.serve.player_view import player_view
 
 
