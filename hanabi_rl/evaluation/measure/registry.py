@@ -155,6 +155,20 @@ _ALL = (
         lambda record: record.prediction.cross_entropy(),
     ),
     _prediction(
+        "top_10_accuracy",
+        "accuracy, top 10% of legal moves",
+        "fraction of decisions",
+        lambda record: record.prediction.top_10_accuracy(),
+        AH2AC2,
+    ),
+    _prediction(
+        "top_20_accuracy",
+        "accuracy, top 20% of legal moves",
+        "fraction of decisions",
+        lambda record: record.prediction.top_20_accuracy(),
+        AH2AC2,
+    ),
+    _prediction(
         "accuracy_per_timestep",
         "accuracy per timestep",
         "fraction of seat-timesteps",

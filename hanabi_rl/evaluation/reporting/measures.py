@@ -211,10 +211,14 @@ def prediction_parts(figures: Mapping[str, Any]) -> list[Part]:
 
     rows = [(name, of["decisions"], *cells(of)) for name, of in slices.items()]
     rows.append(("per timestep", None, *cells(figures, "_per_timestep")))
+    for top in ("top_10", "top_20"):
+        right = f"{top}_accuracy"
+        rows.append((MEASURES[right].label, None, figures[right], figures[f"{right}_ci95"], "", ""))
     parts: list[Part] = [
         table(rows, _PREDICTION),
         f"Per timestep as in AH2AC2: {figures['seat_timesteps']:,} seat-timesteps, idle turns "
-        f"included. {_INTERVALS}",
+        f"included. Top 10%: right if fewer than 10% of the legal moves are more likely. "
+        f"{_INTERVALS}",
     ]
     if figures["surprising"]:
         parts.append("Most surprising moves:")
