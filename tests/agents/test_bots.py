@@ -137,7 +137,7 @@ def test_observation_of_other_game_is_rejected() -> None:
 def random_choices() -> np.ndarray:
     """Greedy choices int[2, 4000] for two lists of keys; legal actions are 1, 4, 5 and 9."""
     rows, bot = 4000, make_bot("random", SMALL)
-    legal = np.tile(np.isin(np.arange(SMALL.num_moves), [1, 4, 5, 9]), (rows, 1))
+    legal = np.tile(np.isin(np.arange(SMALL.num_actions), [1, 4, 5, 9]), (rows, 1))
     obs = np.zeros((rows, SMALL.obs_size), np.float32)
     choices = []
     for seed in (0, 1):
@@ -156,7 +156,7 @@ def test_random_bot_is_uniform(random_choices: np.ndarray) -> None:
 
 def test_random_bot_distribution_without_key() -> None:
     bot = make_bot("random", SMALL)
-    legal = jnp.arange(SMALL.num_moves) < jnp.array([[1], [4], [7]])
+    legal = jnp.arange(SMALL.num_actions) < jnp.array([[1], [4], [7]])
     obs = jnp.zeros((3, SMALL.obs_size))
     carry, logits = bot.step(bot.init_carry(3), obs, legal, jnp.ones(3, bool))
     assert jax.tree.leaves(carry) == []  # no internal randomness

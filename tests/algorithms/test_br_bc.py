@@ -167,8 +167,8 @@ def test_seats_play_their_own_network(played: Played) -> None:
     envs = rollout.reset.shape[1]
     nll = {"learner": [0.0, 0.0], "clone": [0.0, 0.0]}  # under its own network, under the other one
     entropy = {"learner": 0.0, "clone": 0.0}
-    learner_actor = jax.jit(Actor(played.ppo.network, rules.num_moves).apply)
-    clone_actor = jax.jit(Actor(played.clone.network, rules.num_moves).apply)
+    learner_actor = jax.jit(Actor(played.ppo.network, rules.num_actions).apply)
+    clone_actor = jax.jit(Actor(played.clone.network, rules.num_actions).apply)
     see = jax.jit(lambda state, seat: observe_rows(rules, state, seat))
     for seat in range(2):
         obs, legal = see(rollout.state, np.full(envs, seat))

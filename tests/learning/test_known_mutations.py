@@ -299,7 +299,7 @@ def test_reported_kl_is_from_reference(
     games: Games = random_games(TINY_3P, 6, 1)
     rng = np.random.default_rng(0)
     reference, policy = (
-        Fixed(jnp.asarray(rng.normal(size=TINY_3P.num_moves), jnp.float32)) for _ in range(2)
+        Fixed(jnp.asarray(rng.normal(size=TINY_3P.num_actions), jnp.float32)) for _ in range(2)
     )
     lineups: list[tuple[Any, bool]] = []
 

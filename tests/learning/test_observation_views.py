@@ -58,7 +58,9 @@ class OfAnotherClass(Linear):
 
 def linear(seed: int) -> Linear:
     rng = np.random.default_rng(seed)
-    return Linear(jnp.asarray(3 * rng.normal(size=(RULES.obs_size, RULES.num_moves)), jnp.float32))
+    return Linear(
+        jnp.asarray(3 * rng.normal(size=(RULES.obs_size, RULES.num_actions)), jnp.float32)
+    )
 
 
 def first_seat_learns(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
@@ -144,7 +146,7 @@ def test_environments_have_separate_partners(played: Played) -> None:
 
 
 def test_equal_structures_form_one_group() -> None:
-    other = Linear(jnp.zeros((RULES.obs_size + 1, RULES.num_moves)))
+    other = Linear(jnp.zeros((RULES.obs_size + 1, RULES.num_actions)))
     partners = stack_policies([linear(0), other, linear(1)])
     assert partners.stack_sizes == (2, 1) and partners.size == 3
     weights = [group.weights for group in partners.stacks]
@@ -266,7 +268,7 @@ class TinyActorCritic(nn.Module):
     @nn.compact
     def __call__(self, carry: Any, inputs: Any, legal: Any, reset: Any) -> Any:
         x = nn.relu(nn.Dense(16)(inputs["obs"]) + nn.Dense(16)(inputs["moves"][..., None]))
-        actor = nn.Dense(RULES.num_moves, name="actor")(x)
+        actor = nn.Dense(RULES.num_actions, name="actor")(x)
         return carry, jnp.where(legal, actor, -1e10), nn.Dense(1, name="critic")(x)[..., 0]
 
 

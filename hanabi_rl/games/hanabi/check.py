@@ -218,7 +218,7 @@ def _check_moment(rules: Rules, step: int, seen: _Seen) -> None:
         "copies of each card",
         step,
         _count_cards(rules, game),
-        np.array(rules.num_cards_of_rank * rules.num_colors),
+        np.array(rules.num_copies),
     )
     _expect("information tokens in range", step, game.info_tokens <= rules.max_info_tokens, True)
     lives = (game.life_tokens >= 1) & (game.life_tokens <= rules.max_life_tokens)
@@ -291,7 +291,7 @@ def _count_cards(rules: Rules, game: _Game) -> Array:
 def _expected_legal(rules: Rules, game: _Game) -> Array:
     """Legal moves bool[N, P, A], derived from the cards."""
     games = len(game.player)
-    legal = np.zeros((games, rules.num_players, rules.num_moves), bool)
+    legal = np.zeros((games, rules.num_players, rules.num_actions), bool)
     legal[:, :, rules.noop] = True
     for n in range(games):
         # [P, H, K], the current player's first

@@ -215,6 +215,6 @@ class ProcessPartners:
         seat = game.current_player
         assert seat is not None, "active games only"
         action = self._agents[seat].move(game.game_id, player_view(game, seat))
-        probabilities = np.zeros(self._rules.num_moves, np.float32)
+        probabilities = np.zeros(self._rules.num_actions, np.float32)
         probabilities[action] = 1.0
         return PartnerAction(action, probabilities)

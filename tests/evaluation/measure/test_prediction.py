@@ -71,7 +71,7 @@ def test_random_bot_costs_log_legal_actions(rules, records):
     for n in range(GAMES):
         table = PythonGame(rules, records.decks[n])
         for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
-            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
+            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_actions))
             assert found.nll[n, t] == pytest.approx(np.log(legal), abs=1e-5)
             table.apply(action)
 
@@ -124,7 +124,7 @@ def test_convention_bot_costs_match_smoothing(rules, records):
     for n in range(GAMES):
         table = PythonGame(rules, records.decks[n])
         for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
-            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
+            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_actions))
             expected = -np.log(eps / legal + (1 - eps) * right[n, t])
             assert found.nll[n, t] == pytest.approx(expected, abs=1e-5)
             table.apply(action)

@@ -163,7 +163,7 @@ def test_few_game_intervals_stay_in_range():
                 else None
             )
             if "nats" in measure.unit and measure.group.startswith("objective"):
-                highest = 2 * np.log(TINY.num_moves)
+                highest = 2 * np.log(TINY.num_actions)
             assert lowest <= low <= ratio.mean <= high, measure.name
             assert highest is None or high <= max(highest, ratio.mean), measure.name
 

@@ -77,7 +77,7 @@ def test_server_and_table_queries_are_equal(agent: str) -> None:
     ):
         seated.begin({"game_id": 7, "candidate_controlling": ["agent_0"]})
         for turn in range(game.turn):
-            legal = np.zeros(rules.num_moves)
+            legal = np.zeros(rules.num_actions)
             action = seated.act({"agent_0": {"obs": seen[turn, 0], "legal_moves": legal}})
             if turn % 2:
                 assert action == {"agent_0": rules.noop}
