@@ -13,10 +13,10 @@ from support.plain_hanabi import PlainGame
 from support.plain_info import PlainInfo
 
 from hanabi_rl.agents.bots import info
-from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import decode_observation
 
 GAMES = 4
 

@@ -13,12 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, to_set, with_left
-from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.games.hanabi.actions import action_slices
-from hanabi_rl.games.hanabi.bits import count
-from hanabi_rl.games.hanabi.cards import successors, useless_cards
+from hanabi_rl.games.hanabi.bits import count, members, tally, to_set
+from hanabi_rl.games.hanabi.cards import (
+    exhausted_cards,
+    last_copies,
+    next_cards,
+    successors,
+    useless_cards,
+)
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 ASKED_FROM = 5
 """A card is asked to be playable from a probability of 1 / `ASKED_FROM`."""
@@ -59,14 +64,13 @@ class HintCode(NamedTuple):
     packed: jax.Array  # int32[V]: with more, the class of each hint value
 
 
-def table_of(rules: Rules, board: Board) -> Table:
-    """Public facts of a board."""
+def table_of(rules: Rules, board: SeatObservation) -> Table:
+    """Public facts of a table."""
+    exhausted = exhausted_cards(rules, board.discards)
     return Table(
-        playable=common.playable_cards(rules, board),
-        useless=useless_cards(
-            rules, board.played, successors(rules, with_left(rules, board.discarded, 0))
-        ),
-        remaining=jnp.array(copies(rules)) - common.gone(rules, board),
+        playable=next_cards(rules, board.played),
+        useless=useless_cards(rules, board.played, successors(rules, exhausted)),
+        remaining=common.copies_left(rules, board),
     )
 
 
@@ -220,7 +224,7 @@ def useless_slots(cards: jax.Array, table: Table) -> jax.Array:
     return useless | jnp.any(twins, axis=1)
 
 
-def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
+def observe(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     """Notes after the last move. Moves that break the code are read by their rules only."""
     last, table = seen.last, table_of(rules, common.board_before(rules, seen))
     actor, target = jnp.argmax(last.actor), jnp.argmax(last.target)
@@ -228,7 +232,7 @@ def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arr
     first, hints = first_numbers(codes.classes, actor)
     code = jax.tree.map(lambda field: field[target], codes)
     by_value = hint_class(rules, code, last.touched[code.slot])
-    value = jnp.argmax(jnp.array(common.hint_cards(rules)) == last.hinted)
+    value = jnp.argmax(jnp.array(rules.hint_cards, jnp.uint32) == last.hinted)
 
     useless = useless_slots(notes[actor], table)
     is_discard = jnp.any(last.slot & useless) & ~last.is_play
@@ -243,15 +247,14 @@ def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arr
     answers = answers.at[0].set(mine)
     told = jax.vmap(lambda hand, *rest: narrow(hand, *rest, table))(notes, questions, answers)
     notes = jnp.where((~last.actor & (answers < questions.numbers))[:, None], told, notes)
-    notes = common.move_down(seen, notes, jnp.uint32(rules.all_cards)) & seen.knowledge
+    notes = last.shifted(notes, rules.all_cards) & seen.knowledge
     return jnp.where(notes == 0, seen.knowledge, notes)
 
 
-def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
+def choose(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
-    board = common.board_now(seen)
-    table = table_of(rules, board)
-    held = jnp.sum(members(rules, seen.hands), axis=(0, 1))
+    table = table_of(rules, seen)
+    held = tally(rules, seen.hands)
     weights = members(rules, notes[0]) * jnp.maximum(table.remaining - held, 0)
     # only contradictions of other partners exclude all cards
     weights = jnp.where(
@@ -263,11 +266,11 @@ def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arra
         return weights @ worth * _scale(rules) // jnp.maximum(jnp.sum(weights, axis=1), 1)
 
     ranks = jnp.arange(rules.num_cards) % rules.num_ranks + 1
-    holders = jnp.sum(jnp.any(members(rules, seen.hands), axis=1), axis=0) * (board.deck > 0)
+    holders = jnp.sum(jnp.any(members(rules, seen.hands), axis=1), axis=0) * (seen.deck > 0)
     urgency = expected((2 * rules.num_ranks - ranks) * (_HOLDERS // (1 + holders)))
     playable = present & common.subset(cards, table.playable)
     first_to_play = jnp.argmax(jnp.where(playable, urgency, -1))
-    early = jnp.sum(board.discarded) <= (
+    early = jnp.sum(count(seen.discards)) <= (
         rules.deck_size - rules.max_score - rules.num_players * rules.hand_size
     )
     harmless = common.subset(cards, table.playable | table.useless)
@@ -287,7 +290,7 @@ def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arra
     answers = jax.vmap(lambda asked, hand: answer(rules, asked, hand, table))(questions, seen.hands)
     number = jnp.sum(answers[1:]) % numbers
 
-    critical = members(rules, with_left(rules, board.discarded, 1) & ~table.useless)
+    critical = members(rules, last_copies(rules, seen.discards) & ~table.useless)
     spare = expected(20 * (held > 0) + 10 * (1 - critical) + ranks)
     throw = jnp.where(coded, jnp.argmax(jnp.cumsum(public) > number), jnp.argmax(useless))
     discard = action_slices(rules)["discard"].start
@@ -303,7 +306,7 @@ def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arra
 def _hint(
     rules: Rules,
     notes: jax.Array,
-    seen: DecodedObservation,
+    seen: SeatObservation,
     table: Table,
     codes: HintCode,
     number: jax.Array,
@@ -318,7 +321,7 @@ def _hint(
     hand = seen.hands[seat]
     asked = ask(rules, notes[seat], table, 3 * (rules.num_players - 1))  # fewer than the code has
     before = narrow(notes[seat], asked, answer(rules, asked, hand, table), table)
-    cards = jnp.array(common.hint_cards(rules))[:, None]
+    cards = jnp.array(rules.hint_cards, jnp.uint32)[:, None]
     after = jnp.where(touched, before & cards, before & ~cards)
     size = [jnp.sum(members(rules, sets) * table.remaining, axis=-1) for sets in (before, after)]
     done = (count(after) == 1) | common.subset(after, table.useless)
