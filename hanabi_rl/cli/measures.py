@@ -61,28 +61,36 @@ def conventions(
 
     The conventions are those of hanab.live's H-Group: chop, focus, play and save hints, good touch,
     prompts and finesses. The table has the fraction of moves that follow them, by kind of move, and
-    the violations. `hanabi-rl replay FILE --conventions` annotates each move of a game.
+    the violations. `hanabi-rl replay FILE --conventions` annotates each move of a game. The second
+    table is the convention gap: success of plays minus the success that literal hints predict.
 
     Args:
         sources: agents for self-play, or files of games, of which only human seats count if they
             name them.
         games: number of self-play games per agent.
     """
-    from hanabi_rl.evaluation.measure.conventions import convention_figures, read_conventions
+    from hanabi_rl.evaluation.measure.convention_gap import gap_figures
+    from hanabi_rl.evaluation.measure.conventions import convention_figures
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.reporting.matrix import short_labels
-    from hanabi_rl.evaluation.reporting.measures import conventions_parts
+    from hanabi_rl.evaluation.reporting.measures import conventions_parts, gap_parts
+    from hanabi_rl.games.hanabi.belief import can_count_hands
 
     if not sources:
         raise ValueError("expected agents or files of games, got none")
     if len(set(sources)) < len(sources):
         raise ValueError(f"expected each source once, got {', '.join(sources)}")
-    rows = {}
+    rows, gaps = {}, {}
     labels = short_labels(list(sources))
     for source, label in with_progress("conventions", zip(sources, labels, strict=True), "sources"):
         played, *_ = games_of_source(source, players, games, seed)
-        rows[label] = convention_figures(read_conventions(played))
+        record = GameAnalysis(played)
+        rows[label] = convention_figures(record.conventions)
+        if can_count_hands(played.rules):
+            gaps[label] = gap_figures(record)
     yield from conventions_parts(rows)
-    yield {"seed": seed, "sources": list(sources), "rows": rows}
+    yield from gap_parts(gaps)
+    yield {"seed": seed, "sources": list(sources), "rows": rows, "convention_gap": gaps}
 
 
 @measure_command

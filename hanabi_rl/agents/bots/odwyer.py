@@ -1,4 +1,4 @@
-"""`bot:simple`, `bot:value`, `bot:holmes`, `bot:smart`: bots of O'Dwyer for 2 to 5 players.
+"""`bot:simple`, `value`, `holmes`, `smart`, `info`: bots of O'Dwyer for 2 to 5 players.
 
 From a description of the rules of https://github.com/Quuxplusone/Hanabi (2019). Each keeps notes on
 the assumed knowledge of every card's owner, updates them after every move, and chooses by them and
@@ -12,7 +12,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import holmes, simple, smart, value
+from hanabi_rl.agents.bots import holmes, info, simple, smart, value
 from hanabi_rl.agents.bots.active_rows import compute_active_rows
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
 from hanabi_rl.games.hanabi.rules import Rules
@@ -108,3 +108,11 @@ class SmartBot(NoteBot):
     name: ClassVar[str] = "smart"
     version: ClassVar[str] = "1"
     logic: ClassVar[BotLogic] = BotLogic(smart.nothing_known, smart.observe, smart.choose)
+
+
+class InfoBot(NoteBot):
+    """Hat guessing: a hint tells every partner about its hand (`hanabi_rl.agents.bots.info`)."""
+
+    name: ClassVar[str] = "info"
+    version: ClassVar[str] = "1"
+    logic: ClassVar[BotLogic] = BotLogic(info.nothing_known, info.observe, info.choose)

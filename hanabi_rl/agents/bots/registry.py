@@ -40,6 +40,7 @@ BOTS = _Bots(
     ("value", "odwyer", "ValueBot"),
     ("holmes", "odwyer", "HolmesBot"),
     ("smart", "odwyer", "SmartBot"),
+    ("info", "odwyer", "InfoBot"),
     ("internal", "rule_lists", "Internal"),
     ("outer", "rule_lists", "Outer"),
     ("iggi", "rule_lists", "Iggi"),

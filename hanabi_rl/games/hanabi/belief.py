@@ -214,9 +214,14 @@ def replace_hand(
     )
 
 
-def _check_fits(rules: Rules) -> None:
+def can_count_hands(rules: Rules) -> bool:
+    """True if the hands of this game can be counted in 31 bits, as in every standard game."""
     most = math.prod(range(rules.deck_size, rules.deck_size + rules.hand_size))
-    if most >= 1 << 31:
+    return most < 1 << 31
+
+
+def _check_fits(rules: Rules) -> None:
+    if not can_count_hands(rules):
         raise ValueError(
             "belief: expected a game whose hands can be counted in 31 bits, got "
             f"{rules.hand_size} of {rules.deck_size} cards"

@@ -61,6 +61,8 @@ def random_decisions(games: Games) -> Decisions:
         nll=rng.exponential(size=shape),
         counted=played & (np.arange(shape[1]) % 3 > 0),
         seat_timesteps=games.num_actions * games.rules.num_players,
+        rank=np.where(wrong, 1, 0),
+        num_legal=np.full(shape, 12),
     )
 
 
