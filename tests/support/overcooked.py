@@ -88,7 +88,9 @@ def play_traces(kitchen, starts, policies, steps: int, seed: int = 0):
         state, carries = carry
         obs, actions, after = observe(kitchen, state), [], []
         for player, policy in enumerate(policies):
-            keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 2 * now + player), count)
+            keys = jax.random.split(
+                jax.random.fold_in(jax.random.key(seed), 2 * now + player), count
+            )
             reset = jnp.full(count, now == 0)
             memory, logits = policy.step(carries[player], obs[:, player], legal, reset, keys)
             after.append(memory)

@@ -159,10 +159,7 @@ def _errand_probs(bot: ErrandBot, view: View, left: jax.Array) -> jax.Array:
         for of_pose in (actions[alone, pose], actions[partner_pose >> 2, pose])
     )
     walk = jnp.where(np.arange(NUM_ACTIONS) <= STAY, 1 / (STAY + 1), 0.0)
-    if bot.is_stubborn:
-        detour = straight
-    else:
-        detour = jnp.where(at_goal(is_cut_off), walk, detour)
+    detour = straight if bot.is_stubborn else jnp.where(at_goal(is_cut_off), walk, detour)
     in_the_way = at_goal(around) > at_goal(direct) + 2
     chosen = jnp.where(in_the_way, (straight + detour) / 2, detour)
     chosen = jnp.where(at_goal(cost) >= _NONE, walk, chosen)

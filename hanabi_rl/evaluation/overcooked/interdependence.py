@@ -182,7 +182,8 @@ def _change_of(one: Interaction) -> jax.Array:
 def _read_games(traces: Traces) -> list[_Game]:
     changes = traces.read(read_hands)
     things, pots = (
-        np.asarray(read(traces.kitchen)) for read in (traces.starts.things, traces.starts.pot_contents)
+        np.asarray(read(traces.kitchen))
+        for read in (traces.starts.things, traces.starts.pot_contents)
     )
     hands = np.asarray(traces.starts.hands)
     games = []

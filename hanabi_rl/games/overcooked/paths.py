@@ -31,9 +31,7 @@ class Paths(NamedTuple):
 def shortest_paths(kitchen: Kitchen) -> Paths:
     """Return the shortest paths around a player that stands still."""
     cells = len(kitchen.floor)
-    faced = [
-        (x + dx, y + dy) for x, y in kitchen.floor for dx, dy in OFFSETS
-    ]  # by pose
+    faced = [(x + dx, y + dy) for x, y in kitchen.floor for dx, dy in OFFSETS]  # by pose
     places = tuple(sorted({place for place in faced if kitchen.letter(place) != FLOOR}))
     table = transition_table(kitchen).reshape(8, -1)[:4, : 4 * cells] & ((1 << POSE_BITS) - 1)
     other, pose = np.arange(cells + 1)[:, None], np.arange(4 * cells)
