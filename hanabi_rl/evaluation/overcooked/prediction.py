@@ -2,85 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
-from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS, STAY
 
 
-class Prediction(NamedTuple):
-    """Prediction of both players' decisions: sums per game, N in number."""
-
-    nll: np.ndarray  # float64[N], nats of the recorded actions
-    correct: np.ndarray  # int64[N], recorded actions that were the most probable
-    decisions: np.ndarray  # int64[N]
-    correct_moves: np.ndarray  # int64[N], those of `correct` that are not stay
-    moves: np.ndarray  # int64[N], decisions that are not stay
-
-    def cross_entropy(self) -> Ratio:
-        """Nats per decision."""
-        return Ratio(self.nll, self.decisions)
-
-    def accuracy(self) -> Ratio:
-        """Fraction of decisions whose most probable action was the recorded one."""
-        return Ratio(self.correct, self.decisions, is_proportion=True)
-
-    def accuracy_of_moves(self) -> Ratio:
-        """`accuracy` of decisions other than stay."""
-        return Ratio(self.correct_moves, self.moves, is_proportion=True)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready: each figure with `*_ci95`."""
-        moved = interval_dict("accuracy_of_moves", self.accuracy_of_moves().interval)
-        return (
-            interval_dict("cross_entropy", self.cross_entropy().interval)
-            | interval_dict("accuracy", self.accuracy().interval)
-            | moved
-        )
-
-
-def measure_prediction(traces: Traces, logits: np.ndarray) -> Prediction:
-    """Compare logits with recorded actions.
+def measure_prediction(traces: Traces, logits: np.ndarray) -> dict[str, Ratio]:
+    """Compare logits with both players' recorded actions.
 
     Args:
         traces: games ``N`` of ``T`` steps.
         logits: float[T, N, P, A], or a shape that broadcasts to it; read before each game's end.
 
+    Returns:
+        Over games: `cross_entropy`, nats per decision; `accuracy`, fraction of decisions whose most
+        probable action was the recorded one; `accuracy_of_moves`, the same of decisions other than
+        stay. Games of one pair are not independent: `Ratio.group_by` their pairs.
+
     Raises:
         ValueError: another shape, or a logit that is NaN.
     """
     shape = (traces.actions.shape[1], len(traces), 2, NUM_ACTIONS)
-    logits = np.asarray(logits, np.float64)
-    if np.broadcast_shapes(logits.shape, shape) != shape:
-        raise ValueError(f"expected logits {list(shape)}, got {list(logits.shape)}")
-    logits = np.broadcast_to(logits, shape).swapaxes(0, 1)  # [N, T, P, A]
-    played = np.broadcast_to(traces.is_played[:, :, None], logits.shape[:-1])
-    if np.isnan(logits[played]).any():
+    try:
+        every = np.broadcast_to(np.asarray(logits, np.float64), shape).swapaxes(0, 1)
+    except ValueError as error:
+        got = list(np.shape(logits))
+        raise ValueError(f"expected logits {list(shape)}, got {got}") from error
+    played = np.broadcast_to(traces.is_played[:, :, None], every.shape[:-1])
+    if np.isnan(every[played]).any():
         raise ValueError("expected logits that are numbers, got NaN")
-    peak = logits.max(axis=-1, keepdims=True)
-    log_sum = peak[..., 0] + np.log(np.exp(logits - peak).sum(axis=-1))
     actions = traces.actions.astype(np.int64)
-    nats = log_sum - np.take_along_axis(logits, actions[..., None], axis=-1)[..., 0]
-    right, moves = played & (logits.argmax(axis=-1) == actions), played & (actions != STAY)
+    recorded = np.take_along_axis(every, actions[..., None], axis=-1)[..., 0]
+    nats = np.logaddexp.reduce(every, axis=-1) - recorded
+    right, moves = every.argmax(axis=-1) == actions, played & (actions != STAY)
 
-    def total(values: np.ndarray) -> np.ndarray:
-        return values.sum(axis=(1, 2))
+    def ratio(values: np.ndarray, counted: np.ndarray, is_proportion: bool = True) -> Ratio:
+        games = len(traces)
+        return Ratio.masked_mean(
+            values.reshape(games, -1), counted.reshape(games, -1), is_proportion
+        )
 
-    return Prediction(
-        nll=total(np.where(played, nats, 0.0)),
-        correct=total(right),
-        decisions=total(played),
-        correct_moves=total(right & moves),
-        moves=total(moves),
-    )
+    return {
+        "cross_entropy": ratio(nats, played, is_proportion=False),
+        "accuracy": ratio(right, played),
+        "accuracy_of_moves": ratio(right, moves),
+    }
 
 
 def action_frequencies(traces: Traces) -> np.ndarray:
-    """Frequency of each action, float64[A]. Its logarithm as logits is the best constant
-    prediction, whose cross-entropy on other games every clone must be below."""
+    """Frequency of each action, float64[A]. Its logarithm, as logits, is the best constant
+    prediction; its cross-entropy on other games is the chance level of clones."""
     counts = np.bincount(traces.actions[traces.is_played].reshape(-1), minlength=NUM_ACTIONS)
     return counts / counts.sum()
