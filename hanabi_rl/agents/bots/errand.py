@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -202,53 +202,53 @@ def _costs(bot: ErrandBot, view: View, direct: jax.Array, partner: jax.Array) ->
 
     pot = pot & (reached | ~cooks)  # a giver serves its partner's pots
     full, room = pot & (view.onions == FULL), pot & (view.onions < FULL)
+    due = full & (view.remaining <= _DUE)
     missing = jnp.where(room, FULL - view.onions, 0).sum(axis=1, keepdims=True)
 
-    def count_needed(total: jax.Array, places: jax.Array, thing: int) -> jax.Array:
-        """int32[B, 1]: things that are needed and not on their way; a giver, which cannot bring
-        them itself, also counts those within the partner's reach."""
-        lying = (shared & (view.things == thing)).sum(axis=1, keepdims=True)
-        return total - (partner_hand == thing) - jnp.where(cooks, 0, lying)
+    def on_its_way(thing: int) -> jax.Array:
+        """int32[B, 1]: in the partner's hand and, for a giver, where the partner can take it."""
+        lying = _count(shared & (view.things == thing))
+        return (partner_hand == thing) + jnp.where(cooks, 0, lying)
 
-    def is_mine(places: jax.Array, thing: int, needed: jax.Array) -> jax.Array:
-        """bool[B, 1]: the thing in the hand is needed there, and not only by a nearer partner's."""
+    def may_use(thing: int, places: jax.Array) -> jax.Array:
+        """bool[B, 1]: there is such a place, and no nearer partner with the same thing."""
         nearer = _nearest(partner, places) < _nearest(direct, places)
-        return (needed > 0) | (_any(places) & ~((partner_hand == thing) & nearer))
+        return _any(places) & ~((partner_hand == thing) & nearer)
 
-    due = full & (view.remaining <= _DUE)
-    needs_onion = count_needed(missing, room, ONION)
-    needs_dish = count_needed(full.sum(axis=1, keepdims=True), full, DISH)
-    needs_dish_now = count_needed(due.sum(axis=1, keepdims=True), due, DISH)
-    if bot.errand == "onions":
-        needs_dish = needs_dish_now = jnp.full_like(needs_dish, -NUM_ACTIONS)
-    if bot.errand == "dishes":
-        needs_onion = jnp.full_like(needs_onion, -NUM_ACTIONS)
-    uses_onion = (bot.errand != "dishes") & is_mine(room, ONION, needs_onion)
-    uses_dish = (bot.errand != "onions") & is_mine(full, DISH, needs_dish)
+    brings_onions, brings_dishes = bot.errand != "dishes", bot.errand != "onions"
+    needs_onion = brings_onions & (missing > on_its_way(ONION))
+    needs_dish = brings_dishes & (_count(full) > on_its_way(DISH))
+    needs_dish_now = brings_dishes & (_count(due) > on_its_way(DISH))
+    uses_onion = brings_onions & cooks & (needs_onion | may_use(ONION, room))
+    uses_dish = brings_dishes & cooks & (needs_dish | may_use(DISH, full))
 
     def lying(thing: int, useful: jax.Array) -> jax.Array:
         return counter & (view.things == thing) & useful
 
     free = counter & (view.things == NOTHING)
-    down = free & ~cooks & shared | free & cooks
-    cases = [
+    down = free & (cooks | shared)
+    cases: list[tuple[int, jax.Array, int, Any]] = [
         # hand, place, priority, extra steps
         (SOUP, serving, 0, 0),
         (SOUP, free & shared & ~serves, 1, 0),
         (DISH, full & uses_dish, 0, jnp.maximum(view.remaining - direct, 0)),
-        (DISH, down & ~(uses_dish & cooks), 1, 0),
+        (DISH, down & ~uses_dish, 1, 0),
         (ONION, room & uses_onion, 0, 2 * (FULL - view.onions)),
-        (ONION, down & ~(uses_onion & cooks), 1, 0),
+        (ONION, down & ~uses_onion, 1, 0),
         (NOTHING, lying(SOUP, serves), 0, 0),
-        (NOTHING, (dishes | lying(DISH, cooks)) & (needs_dish_now > 0), 1, 0),
-        (NOTHING, (onions | lying(ONION, cooks)) & (needs_onion > 0), 2, 0),
-        (NOTHING, (dishes | lying(DISH, cooks)) & (needs_dish > 0), 3, 0),
+        (NOTHING, (dishes | lying(DISH, cooks)) & needs_dish_now, 1, 0),
+        (NOTHING, (onions | lying(ONION, cooks)) & needs_onion, 2, 0),
+        (NOTHING, (dishes | lying(DISH, cooks)) & needs_dish, 3, 0),
     ]
     cost = jnp.full(direct.shape, _NONE)
     for holds, places, priority, extra in cases:
         fits = (hand == holds) & places & reached
         cost = jnp.minimum(cost, jnp.where(fits, priority * _PRIORITY + extra, _NONE))
     return cost
+
+
+def _count(which: jax.Array) -> jax.Array:
+    return which.sum(axis=1, keepdims=True)
 
 
 def _any(which: jax.Array) -> jax.Array:

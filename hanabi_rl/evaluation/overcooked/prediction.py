@@ -33,6 +33,7 @@ def measure_prediction(traces: Traces, logits: np.ndarray) -> dict[str, Ratio]:
     played = np.broadcast_to(traces.is_played[:, :, None], every.shape[:-1])
     if np.isnan(every[played]).any():
         raise ValueError("expected logits that are numbers, got NaN")
+    every = np.where(played[..., None], every, 0.0)
     actions = traces.actions.astype(np.int64)
     recorded = np.take_along_axis(every, actions[..., None], axis=-1)[..., 0]
     nats = np.logaddexp.reduce(every, axis=-1) - recorded
