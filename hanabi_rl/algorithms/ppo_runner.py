@@ -26,12 +26,11 @@ from hanabi_rl.algorithms.clone import (
     validation_games,
 )
 from hanabi_rl.data.files import load_nonempty_games
-from hanabi_rl.data.games import Games, concatenate_games
+from hanabi_rl.data.games import concatenate_games
 from hanabi_rl.evaluation.measure.clone_comparison import compare_predictions
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.evaluation.reporting.plots import plot_ppo
 from hanabi_rl.evaluation.reporting.training_report import prediction_dict, prediction_table
-from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.games.hanabi.start_states import StartStates, start_states_from_games
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_divides
@@ -97,7 +96,8 @@ def load_start_states(config: PPORunConfig) -> StartStates | None:
 def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
     """Greedy self-play score on the selection decks."""
     summary = evaluate_selfplay(policy, config.eval_games, config.seed, purpose="selection").summary
-    return {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
+    points = {} if summary.points_mean is None else {"selfplay_points": summary.points_mean}
+    return {"selfplay_mean": summary.mean.mean} | points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +229,7 @@ class PPOAlgorithm(Algorithm):
         config: Any,
         run_dir: Path,
         clone: NetworkPolicy | None,
-        validation: Games | None,
+        validation: Any,
         wall_s: float,
     ) -> dict[str, Any]:
         """Report the finished run; write and return its summary."""
@@ -281,7 +281,7 @@ def announce_updates(config: PPORunConfig, run_dir: Path, done: int) -> None:
         print(f"{run_dir} has {finished}: only measuring it again", file=sys.stderr)
 
 
-def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:
+def plot_curve(run_dir: Path, rules: Any, begins_as_clone: bool) -> None:
     """Plot the run's metrics, with the clone's score if the learner started from the clone."""
     lines = read_metrics(run_dir / "metrics.jsonl")
     first = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)

@@ -11,6 +11,7 @@ from hanabi_rl.learning.cloning import Dataset
 from hanabi_rl.learning.cloning_decisions import decision_dataset
 from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.encoding import own_hand_one_hot
+from hanabi_rl.learning.game_view import GameView
 from hanabi_rl.learning.observation_views import CurrentPlayerView, ObservationView
 from hanabi_rl.learning.rollout import PrivilegedInputFn
 from hanabi_rl.learning.structured_view import StructuredView, true_hand_of_current_player
@@ -42,6 +43,25 @@ def _observation_view(
 def _structured_view(network: StructuredConfig, current_player_only: bool) -> StructuredView:
     del current_player_only  # always
     return StructuredView(network.features, network.profile)
+
+
+def observation_view(
+    rules: Any, network: NetworkKind, current_player_only: bool
+) -> ObservationView:
+    """Observation view of a game for a network.
+
+    Raises:
+        ValueError: the network reads features of Hanabi, and the game is another.
+    """
+    if isinstance(rules, Rules):
+        make_view = LEARNING_INPUTS[network.inputs].view(network, current_player_only)
+        return make_view(rules)
+    if network.inputs != "observations":
+        raise ValueError(
+            f"network.kind: expected one that reads observations, which {rules.name} needs, got "
+            f"{network.kind}"
+        )
+    return GameView(rules, flattens_time=not network.has_carry)
 
 
 LEARNING_INPUTS: dict[Inputs, LearningInputs] = {

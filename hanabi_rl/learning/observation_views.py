@@ -32,7 +32,7 @@ Index = tuple[Any, jax.Array, jax.Array]
 class ViewOutput(flax.struct.PyTreeNode):
     """Inputs of N games at one timestep."""
 
-    state: State  # [N]
+    state: PyTree  # games [N]
     reset: jax.Array  # bool [N], True at the first timestep of a game
     # uint8 [N, P, C], seat sees colour c as colors[c]; None: no permutation
     colors: jax.Array | None
@@ -45,16 +45,25 @@ class ObservationView:
     """View with one row per seat that reads its observation; `CurrentPlayerView` is the
     alternative."""
 
-    rules: Rules
+    rules: Any
+    """The game, a `GameRules`: Hanabi's `Rules` in this view and in `CurrentPlayerView`."""
     feature_spec: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     """Names of the inputs, for policies that can read all or part of them."""
     flattens_time = False
-    """True if a minibatch consists of (timestep, environment) pairs, False if of whole rows."""
+    """True if a minibatch consists of single decisions, False if of whole rows."""
+    semi_mdp = False
+    """True if the learner's decisions and its partners' alternate in one row."""
 
     @property
     def rows(self) -> int:
         """R, the rows per environment."""
         return self.rules.num_players
+
+    @property
+    def noise_rows(self) -> int:
+        """Rows of noise per timestep from which actions are sampled: one serves all rows if one
+        player acts at a time."""
+        return 1
 
     def memory(self, num_envs: int) -> PyTree:
         """Memory before the first timestep of a game, leaves [N, ...]; empty for this view."""
@@ -89,10 +98,15 @@ class ObservationView:
         del state
         return x
 
-    def select_current_player(self, x: jax.Array, state: State) -> jax.Array:
-        """Select the current player's row, [N, R] -> [N], without a gather."""
+    def joint_action(self, action: jax.Array, state: State) -> jax.Array:
+        """Action for the environment from those of all rows, int32 [N, R]: the current player's,
+        [N], selected without a gather."""
         moving = jnp.arange(self.rules.num_players) == current_player(state)[:, None]
-        return jnp.sum(jnp.where(moving, x, 0), axis=1)
+        return jnp.sum(jnp.where(moving, action, 0), axis=1)
+
+    def decides(self, state: State, seat: jax.Array) -> jax.Array:
+        """True where `seat`, which broadcasts to [T, B], decides in the games [T, B]."""
+        return current_player(state) == seat
 
     def stored_inputs(self, seen: ViewOutput) -> PyTree:
         """Inputs that a rollout stores in addition to the state, [N, R, ...]; none for this
@@ -158,6 +172,7 @@ class CurrentPlayerView(ObservationView):
     """(rules, memory [N, ...], seats int32 [N]) -> memory before another game with the same
     players, relative to the player `seats` seats further on."""
     flattens_time = True
+    semi_mdp = True
 
     @property
     def rows(self) -> int:
@@ -200,10 +215,10 @@ class CurrentPlayerView(ObservationView):
         place = turn.reshape(*turn.shape, *(1,) * (x.ndim - turn.ndim))
         return jnp.take_along_axis(x, place, axis=turn.ndim)
 
-    def select_current_player(self, x: jax.Array, state: State) -> jax.Array:
+    def joint_action(self, action: jax.Array, state: State) -> jax.Array:
         """See `ObservationView`."""
         del state
-        return x[:, 0]
+        return action[:, 0]
 
     def stored_inputs(self, seen: ViewOutput) -> PyTree:
         """See `ObservationView`: the inputs."""

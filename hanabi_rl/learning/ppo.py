@@ -22,16 +22,14 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from hanabi_rl.games.hanabi.dynamics import Rules, current_player
-from hanabi_rl.games.hanabi.hanabi import HanabiEnv
+from hanabi_rl.games.game import Environment
 from hanabi_rl.learning import losses, minibatches, parallel
 from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.config import PPOConfig, check_divides
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_nonfinite
-from hanabi_rl.learning.network_inputs import LEARNING_INPUTS
+from hanabi_rl.learning.network_inputs import LEARNING_INPUTS, observation_view
 from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.returns import TD_ERRORS, gae, semi_mdp_values
-from hanabi_rl.learning.rewards import event_metrics, training_reward
 from hanabi_rl.learning.rollout import (
     EMPTY_CONTEXT,
     Collector,
@@ -90,9 +88,9 @@ class PPO:
     network: NetworkKind
     objective: Objective = ippo_objective
     sample_episode: SampleEpisode = self_play
-    make_view: Callable[[Rules], ObservationView] | None = None
-    """Observation view; `CurrentPlayerView` needs a network without a carry. None: the network's
-    default."""
+    make_view: Callable[[Any], ObservationView] | None = None
+    """Observation view, from the game; `CurrentPlayerView` needs a network without a carry. None:
+    the network's default."""
     make_module: Callable[[Any, int, Precision], nn.Module] | None = None
     """(network, actions, precision) -> actor-critic; None: the network's default."""
     learner_fraction: float = 1.0
@@ -110,17 +108,18 @@ class PPO:
             )
 
     @property
-    def env(self) -> HanabiEnv:
+    def env(self) -> Environment:
         """Training environment."""
-        return HanabiEnv(**dataclasses.asdict(self.config.game))
+        env: Environment = self.config.game.make_env()
+        return env
 
     @property
     def view(self) -> ObservationView:
         """Observation view of the networks."""
-        make_view = self.make_view or LEARNING_INPUTS[self.network.inputs].view(
-            self.network, self.config.current_player_only
-        )
-        return make_view(self.env.rules)
+        rules = self.config.game
+        if self.make_view is not None:
+            return self.make_view(rules)
+        return observation_view(rules, self.network, self.config.current_player_only)
 
     @property
     def privileged(self) -> PrivilegedInputFn | None:
@@ -258,9 +257,9 @@ class PPO:
     def reward(
         self, rollout: Rollout, timesteps: jax.Array, preference: BiasedReward | None = None
     ) -> jax.Array:
-        """Training reward, float32 [T, N], after `timesteps` environment timesteps of training."""
-        actions, progress = self.current_player_actions(rollout), self.progress(timesteps)
-        return training_reward(self.config, rollout, actions, progress, preference)
+        """Training reward, float32 [T, N] or [T, N, R], after `timesteps` environment timesteps."""
+        actions, progress = self.joint_actions(rollout), self.progress(timesteps)
+        return self.config.shaping.reward(rollout, actions, progress, preference)
 
     def progress(self, timesteps: jax.Array) -> jax.Array:
         """Fraction of training completed after `timesteps` environment timesteps, float32 []."""
@@ -268,28 +267,28 @@ class PPO:
         updates = self.schedule_updates or config.num_updates
         return timesteps / float(updates * config.num_envs * config.num_steps)  # exceeds 32 bits
 
-    def current_player_actions(self, rollout: Rollout) -> jax.Array:
-        """Action of the current player at each timestep, int32 [T, N]."""
-        return jax.vmap(self.view.select_current_player)(rollout.action, rollout.state)
+    def joint_actions(self, rollout: Rollout) -> jax.Array:
+        """Actions that the environment took: int32 [T, N] of the current player, or [T, N, P]."""
+        return jax.vmap(self.view.joint_action)(rollout.action, rollout.state)
 
     def rollout_metrics(self, rollout: Rollout) -> losses.Metrics:
         """Metrics of the games in a rollout."""
-        return game_metrics(rollout) | event_metrics(
-            self.config, rollout, self.current_player_actions(rollout)
-        )
+        actions = self.joint_actions(rollout)
+        return game_metrics(rollout) | self.config.shaping.metrics(rollout, actions)
 
     def returns(
         self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array
     ) -> Experience:
-        """Advantages and targets; every row receives the team's reward, float32 [T, N]."""
+        """Advantages and targets; reward: float32 [T, N] of the team, or [T, N, R] of each row."""
         difference = TD_ERRORS[self.config.td_error]
         of_one = functools.partial(gae, difference=difference)
         # over environments
         estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)
         # over rows
-        estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)
+        axis = 2 if reward.ndim == 3 else None
+        estimate = jax.vmap(estimate, in_axes=(axis, 2, None, 1, None, None), out_axes=2)
         gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value
-        if self.view.flattens_time and (learns := rollout.episode.is_learner) is not None:
+        if self.view.semi_mdp and (learns := rollout.episode.is_learner) is not None:
             own = self.view.select_rows(learns, rollout.state)
             value = semi_mdp_values(
                 reward[..., None], value, done[..., None], last_value, own, gamma, difference
@@ -354,9 +353,8 @@ class PPO:
         if not self.view.flattens_time or self.learner_fraction == 1.0:
             return None
         assert rollout.episode.is_learner is not None, "learner_fraction < 1 needs is_learner"
-        return self.view.select_rows(rollout.episode.is_learner, rollout.state)[..., 0].swapaxes(
-            0, 1
-        )
+        own = self.view.select_rows(rollout.episode.is_learner, rollout.state)
+        return own.swapaxes(0, 1).reshape(own.shape[1], -1)
 
     def examples_per_block(self, of_block: int) -> int:
         """Timesteps per block and epoch: the learner's expected number, or all but the remainder of
@@ -384,7 +382,7 @@ class PPO:
             named = None if colors is None else colors[..., None, :]
             reads.append(self.privileged(rules, state, one, named)[..., 0, :])
         carry = jax.tree.map(lambda x: x[at[1:]], experience.carry)
-        batch = self.batch(experience, current_player(state) == seat, env, item)
+        batch = self.batch(experience, view.decides(state, seat), env, item)
 
         def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
             _, logits, value = self.apply(params, carry, *reads)
@@ -463,8 +461,9 @@ def game_metrics(rollout: Rollout) -> losses.Metrics:
     done = rollout.transition.done.astype(jnp.float32)
     games = parallel.psum(jnp.sum(done))
     sums = {
-        "train_score": jnp.sum(done * rollout.transition.score),
-        "train_points": jnp.sum(done * rollout.transition.points),
+        f"train_{name}": jnp.sum(done * getattr(rollout.transition, name))
+        for name in ("score", "points")
+        if hasattr(rollout.transition, name)
     }
     if (learns := rollout.episode.is_learner) is not None:
         sums["partner_seats"] = jnp.sum(done * jnp.sum(~learns, axis=-1))

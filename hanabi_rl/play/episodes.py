@@ -19,12 +19,12 @@ import numpy as np
 
 from hanabi_rl.agents.policy import next_game, runs_search
 from hanabi_rl.data.games import FinalStates, Games
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi import dynamics as game
 from hanabi_rl.games.hanabi.decks import check_decks
 from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.games.prng import categorical
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.progress import SOON_S, Progress
@@ -85,7 +85,7 @@ def play_games(
     s receives `fold_in(fold_in(fold_in(fold_in(key, POLICY_RNG_STREAM), k), t), s)`, also in greedy
     play. Progress appears on stderr after `SOON_S` seconds.
     """
-    _check_lineup(policies, rules)
+    check_lineup(policies, rules)
     check_decks(rules, decks := np.asarray(decks))
     decks, total = decks.astype(np.uint8), len(decks)
     if not total:
@@ -367,7 +367,8 @@ def _game_keys(key: jax.Array, index: jax.Array) -> jax.Array:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, index)
 
 
-def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
+def check_lineup(policies: tuple[Policy, ...], rules: Any) -> None:
+    """Raise ValueError unless there is one policy of this game per seat."""
     if not isinstance(policies, tuple | list) or len(policies) != rules.num_players:
         got = len(policies) if isinstance(policies, tuple | list) else type(policies).__name__
         raise ValueError(f"expected {rules.num_players} policies, one per seat, got {got}")

@@ -26,6 +26,7 @@ from hanabi_rl.launch.cli_args import parse_args
 from hanabi_rl.launch.presets import load_preset, preset_config
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.rewards import GameShaping, HanabiShaping
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.runs.config import with_game
@@ -164,6 +165,27 @@ def test_config_errors_name_path(data: dict[str, Any], message: str) -> None:
             {"lr_schedule": "cosine"},
             "--lr-schedule: expected one of 'linear', 'constant', got 'cosine'",
         ),
+        (
+            HanabiShaping,
+            {"shaping_anneal_start": 0.5, "shaping_anneal_end": 0.4},
+            "expected 0 <= shaping_anneal_start <= shaping_anneal_end <= 1, got 0.5, 0.4",
+        ),
+        (HanabiShaping, {"life_cost": -1.0}, "--life-cost: expected a number from 0 to .*, got -1"),
+        (
+            OBLConfig,
+            {"shaping": GameShaping()},
+            "--shaping: expected HanabiShaping, got Game",
+        ),
+        (
+            OBLConfig,
+            {"shaping": HanabiShaping(g2_weight=-1.0)},
+            "--g1-weight, --g2-weight, --g3-weight: expected none in off-belief learning",
+        ),
+        (
+            OBLConfig,
+            {"shaping": HanabiShaping(teaming_weight=0.3)},
+            "--teaming-weight: expected none in off-belief learning, .* got 0.3",
+        ),
         (IPPOConfig, {"clip_value": "no"}, "--clip-value: expected True or False, got 'no'"),
         (IPPOConfig, {"gamma": None}, "--gamma: expected a number, got None"),
         (IPPOConfig, {"lr": "0.1"}, "--lr: expected a number, got '0.1'"),
@@ -184,6 +206,31 @@ def test_config_errors_name_path(data: dict[str, Any], message: str) -> None:
 def test_invalid_values_are_rejected(cls: Any, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cls(**fields)
+
+
+def test_flags_of_shaping_follow_its_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def parsed(*args: str) -> IPPOConfig:
+        return parse_args(IPPOConfig, "ippo", CONFIGS, "quick", args)
+
+    changed = parsed("--no-keep-points", "--shaping_anneal_end", "0.5").shaping
+    assert changed == HanabiShaping(life_cost=0.5, shaping_anneal_end=0.5)
+    path = tmp_path / "mine.toml"
+    path.write_text('[game]\nname = "overcooked"\n[shaping]\nkind = "game"\n')
+    config = parsed("--preset", str(path), "--lr", "0.1")
+    assert config.shaping == GameShaping() and from_dict(IPPOConfig, to_dict(config)) == config
+    with pytest.raises(SystemExit):
+        parsed("--preset", str(path), "--life-cost", "1")
+    assert "--life-cost" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parsed("--preset", str(path), "--help")
+    shown = capsys.readouterr().out
+    assert "--lr " in shown and "--kind" not in shown and "--life-cost" not in shown
+    with pytest.raises(ValueError, match=r"^--life-cost: expected a number from 0 to .*, got -1$"):
+        parsed("--life-cost", "-1")
+    with pytest.raises(ValueError, match=r"shaping_anneal_end <= 1, got 0.5, 0.25$"):
+        parsed("--shaping-anneal-start", "0.5", "--shaping-anneal-end", "0.25")
 
 
 @pytest.mark.parametrize("cls", CLASSES.values())

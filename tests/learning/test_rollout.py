@@ -50,7 +50,7 @@ def collected() -> Collected:
     params, own = (
         jax.tree.map(
             lambda x: 3 * x,
-            init_network(module, jax.random.key(seed), NETWORK, RULES.obs_size, RULES.num_actions),
+            init_network(module, jax.random.key(seed), NETWORK, RULES.obs_shape, RULES.num_actions),
         )
         for seed, module in enumerate((MODULE, Actor(NETWORK, RULES.num_actions)))
     )
@@ -178,7 +178,7 @@ def test_rollout_is_smaller_than_observations() -> None:
     module = ActorCritic(network, rules.num_actions)
 
     def shapes(key: jax.Array) -> Rollout:
-        params = init_params(module, key, network, rules.obs_size, rules.num_actions)
+        params = init_params(module, key, network, rules.obs_shape, rules.num_actions)
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
         carry = lambda rows: network.initial_carry(rows)  # noqa: E731

@@ -26,6 +26,7 @@ from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.partner_population import init_carry
 from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, TrainContext
 from hanabi_rl.nn.structured_network import StructuredConfig
 
@@ -43,8 +44,7 @@ CONFIG = PPOConfig(
     entropy_coef=0.01,
     precision="float32",
     clip_value=False,
-    keep_points=True,
-    life_cost=0.5,
+    shaping=HanabiShaping(keep_points=True, life_cost=0.5),
     privileged_critic=True,
 )
 

@@ -29,7 +29,7 @@ from hanabi_rl.agents.search.history import (
 from hanabi_rl.agents.search.models import SearchModels, required_features
 from hanabi_rl.agents.structured.hint_memory import FEATURE_SETS
 from hanabi_rl.agents.wrapper import Wrapper
-from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.storage.renamed_fields import RENAMED_SETTINGS
 

@@ -23,7 +23,7 @@ from jaxmarl.environments.multi_agent_env import MultiAgentEnv
 from jaxmarl.environments.multi_agent_env import State as JaxMARLState
 from jaxmarl.environments.spaces import Box, Discrete
 
-from hanabi_rl.games.batching import call_batched
+from hanabi_rl.games.batching import call_batched, select_games
 from hanabi_rl.games.hanabi import dynamics as core
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.bits import pack_deck
@@ -32,7 +32,6 @@ from hanabi_rl.games.hanabi.python_game import COLORS, PythonGame
 from hanabi_rl.games.hanabi.render import render_state
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.single_game import to_python_game
-from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
 ByAgent = dict[str, jax.Array]

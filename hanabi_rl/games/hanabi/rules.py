@@ -5,10 +5,15 @@ from __future__ import annotations
 import dataclasses
 import operator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from hanabi_rl.games.hanabi.hanabi import HanabiEnv
 
 RULES_VERSION = 1
 """Raised whenever the same deck and actions could score differently: cached games depend on it."""
+OBSERVATION_VERSION = 1
+"""Version of the layout of observations; a network trained on one cannot read another."""
 
 _WORDS = {
     "num_players": "{} players",
@@ -31,6 +36,10 @@ class Rules:
     Raises:
         ValueError: the numbers do not make a game.
     """
+
+    name: ClassVar[str] = "hanabi"
+    observation_version: ClassVar[int] = OBSERVATION_VERSION
+    is_greedy: ClassVar[bool] = True
 
     num_players: int = 2
     num_colors: int = 5
@@ -98,6 +107,12 @@ class Rules:
                 f"the deck must have {self.num_players * self.hand_size} to 255 cards "
                 f"({self.num_players} hands of {self.hand_size} at least), got {self.deck_size}"
             )
+
+    def make_env(self) -> HanabiEnv:
+        """Environments of the game."""
+        from hanabi_rl.games.hanabi.hanabi import HanabiEnv  # with JAX
+
+        return HanabiEnv(**dataclasses.asdict(self))
 
     def replace(self, **changes: Any) -> Rules:
         """Copy with some fields changed.
@@ -192,6 +207,16 @@ class Rules:
         return hands + board + self.deck_size + last_action + players * hand * self.card_features
 
     @property
+    def obs_shape(self) -> tuple[int, ...]:
+        """Shape of one player's observation."""
+        return (self.obs_size,)
+
+    @property
+    def max_steps(self) -> int:
+        """Upper bound on the moves of a game."""
+        return self.max_turns
+
+    @property
     def card_features(self) -> int:
         """Length of one card's belief part of an observation: 35 in the standard game."""
         return self.num_cards + self.num_colors + self.num_ranks
@@ -217,6 +242,16 @@ class Rules:
         """Set of cards of each rank."""
         lowest = sum(1 << (color * self.num_ranks) for color in range(self.num_colors))
         return tuple(lowest << rank for rank in range(self.num_ranks))
+
+    @property
+    def hint_cards(self) -> tuple[int, ...]:
+        """Set of cards of each colour, then of each rank."""
+        return self.color_cards + self.rank_cards
+
+    @cached_property
+    def num_copies(self) -> tuple[int, ...]:
+        """Copies of each card in the deck, by card id."""
+        return self.num_cards_of_rank * self.num_colors
 
     @cached_property
     def full_planes(self) -> tuple[int, ...]:

@@ -94,11 +94,10 @@ class RecordedGames:
         if len(played) != 1:
             raise ValueError(f"expected games of one kitchen, got {', '.join(played) or 'none'}")
         kitchen = load_kitchen(played[0])
-        starts = [Scene(((a, b), (c, d))) for (a, b), (c, d) in self.starts.tolist()]
         actions = np.full((len(self), self.lengths.max(), 2), STAY, np.uint8)
         for game, length in enumerate(self.lengths):
             actions[game, :length] = self.actions[self.steps_of(game)]
-        return Traces(kitchen, pack_scenes(kitchen, starts), actions, self.lengths)
+        return Traces(kitchen, start_states(kitchen, self.starts), actions, self.lengths)
 
     def select(self, index: Sequence[int] | np.ndarray) -> RecordedGames:
         """Return the games at `index` (integers or booleans), in that order."""
@@ -138,6 +137,11 @@ def replay_games(games: RecordedGames) -> list[Replay]:
             one = jax.tree.map(lambda word, r=row, n=length: word[r, : n + 1], states)
             replays[game] = Replay(one, SOUP_POINTS * np.diff(one.soups))
     return [replay for replay in replays if replay is not None]
+
+
+def start_states(kitchen: Kitchen, starts: np.ndarray) -> State:
+    """States [N] at the start of games, from the players' places, integers [N, P, 2]."""
+    return pack_scenes(kitchen, [Scene(((a, b), (c, d))) for (a, b), (c, d) in starts.tolist()])
 
 
 def validate_games(games: RecordedGames, source: str = "games") -> list[Replay]:

@@ -108,11 +108,6 @@ def swap_players(state: State) -> State:
     return state.replace(players=second | first << PLAYER_BITS | soups)
 
 
-def select_games(which: jax.Array, chosen: State, others: State) -> State:
-    """Return game by game `chosen` where ``which`` bool[N], otherwise `others` (N games or one)."""
-    return jax.tree.map(lambda a, b: jnp.where(which, a, b), chosen, others)
-
-
 @dataclasses.dataclass(frozen=True)
 class Scene:
     """One game at one moment."""

@@ -44,8 +44,8 @@ def check_rows(rules: Rules, rows: Rows) -> None:
         got = row["obs"].shape, row["legal_moves"].shape
         if got != expected or not 0 <= seat_of(agent) < rules.num_players:
             raise ProtocolError(
-                f"expected obs [{rules.obs_size}] and legal_moves [{rules.num_actions}] of a game of "
-                f"{rules.num_players} players, got {list(got[0])} and {list(got[1])} of {agent}"
+                f"expected obs [{rules.obs_size}] and legal_moves [{rules.num_actions}] of a game "
+                f"of {rules.num_players} players, got {list(got[0])} and {list(got[1])} of {agent}"
             )
 
 

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.policy import Policy, next_game, runs_search
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi import dynamics as core
 from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.play.episodes import POLICY_RNG_STREAM
 
 

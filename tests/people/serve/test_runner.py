@@ -30,7 +30,7 @@ def lineup():
     """A recurrent policy at two seats and a stochastic bot."""
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
     actor = Actor(network, TINY_3P.num_actions)
-    params = init_network(actor, jax.random.key(5), network, TINY_3P.obs_size, TINY_3P.num_actions)
+    params = init_network(actor, jax.random.key(5), network, TINY_3P.obs_shape, TINY_3P.num_actions)
     trained = NetworkPolicy(params=params, rules=TINY_3P, network=network)
     return (trained, load_policy("bot:random", TINY_3P), trained)
 
