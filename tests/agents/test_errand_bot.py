@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,6 +106,24 @@ def test_next_action(scene, action, options):
         scene.places[::-1], scene.directions[::-1], scene.hands[::-1], scene.pots, scene.counters
     )
     assert next_action(ROOM, swapped, player=1, **options) == action
+
+
+def test_hesitates_before_a_contested_cell_and_before_a_step_back():
+    free = Scene(((2, 2), (1, 1)), (3, 0), pots={(2, 0): 23})  # to the dishes by (1, 2)
+    assert next_action(ROOM, free) == LEFT
+    assert next_action(ROOM, dataclasses.replace(free, directions=(3, 1))) is None
+    bot, cells = (
+        ErrandBot(rules=ROOM, smoothing=1e-6),
+        [ROOM.floor.index(x) for x in ((1, 2), (2, 2))],
+    )
+    obs = observe(ROOM, pack_scenes(ROOM, [free]))[:, 0]
+    came = jnp.array([[cells[0], 0, -1]])  # from (1, 2), with empty hands
+    new, logits = step(bot, came, obs, jnp.ones((1, 6), bool), jnp.array([False]))
+    np.testing.assert_allclose(np.exp(logits[0])[[LEFT, STAY]], 0.5, atol=1e-4)
+    assert new.tolist() == [[cells[1], 0, cells[0]]]
+    for carry, reset in ((came, True), (came.at[0, 1].set(ONION), False)):  # a new game, a new hand
+        new, logits = step(bot, carry, obs, jnp.ones((1, 6), bool), jnp.array([reset]))
+        assert np.exp(logits[0, LEFT]) > 0.99
 
 
 def test_a_giver_puts_its_thing_where_both_reach():

@@ -21,7 +21,7 @@ def traces_of(actions, lengths):
 
 
 TRACES = traces_of(
-    [[[0, 4], [4, 5], [4, 4]], [[1, 1], [4, 4], [4, 4]]],  # [N, T, P]
+    [[[0, 4], [4, 5], [4, 4]], [[1, 1], [3, 4], [4, 4]]],  # [N, T, P]; 3 is after the end
     [3, 1],
 )
 
