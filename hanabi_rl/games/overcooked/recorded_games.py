@@ -11,19 +11,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.games.overcooked import dynamics
+from hanabi_rl.games.overcooked.dynamics import SOUP_POINTS
 from hanabi_rl.games.overcooked.kitchens import Kitchen, load_kitchen
 from hanabi_rl.games.overcooked.state import MAX_STEPS, Scene, State, pack_scenes
+from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS, STAY
-from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.tensors import read_metadata, read_tensors, write_tensors
 
 FIRST_STEPS = 400
@@ -112,6 +110,21 @@ class RecordedGames:
         end = int(self.lengths[: game + 1].sum())
         return slice(end - int(self.lengths[game]), end)
 
+    def traces(self) -> Traces:
+        """Return the games, all of one kitchen.
+
+        Raises:
+            ValueError: no games, or games of several kitchens.
+        """
+        played = [self.kitchens[number] for number in np.unique(self.layout)]
+        if len(played) != 1:
+            raise ValueError(f"expected games of one kitchen, got {', '.join(played) or 'none'}")
+        kitchen = load_kitchen(played[0])
+        actions = np.full((len(self), self.lengths.max(), 2), STAY, np.uint8)
+        for game, length in enumerate(self.lengths):
+            actions[game, :length] = self.actions[self.steps_of(game)]
+        return Traces(kitchen, start_states(kitchen, self.starts), actions, self.lengths)
+
     def select(self, index: Sequence[int] | np.ndarray) -> RecordedGames:
         """Return the games at `index` (integers or booleans), in that order."""
         chosen = np.arange(len(self))[np.asarray(index)]
@@ -141,44 +154,22 @@ class Replay(NamedTuple):
     """int32[T]: points scored in each step."""
 
 
-@with_fixed_settings
 def replay_games(games: RecordedGames) -> list[Replay]:
     """Play every recorded game from its start by the rules."""
     replays: list[Replay | None] = [None] * len(games)
     for number in np.unique(games.layout):
         chosen = np.flatnonzero(games.layout == number)
-        kitchen = games.kitchen_of(int(chosen[0]))
-        first = start_states(kitchen, games.starts[chosen])
-        actions = np.full((games.lengths[chosen].max(), len(chosen), 2), STAY, np.uint8)
-        for column, game in enumerate(chosen):
-            actions[: games.lengths[game], column] = games.actions[games.steps_of(game)]
-        states, rewards = jax.device_get(_replay(kitchen, first, actions))
-        for column, game in enumerate(chosen):
-            length = int(games.lengths[game])
-            replays[game] = Replay(
-                jax.tree.map(lambda word, c=column, n=length: word[: n + 1, c], states),
-                rewards[:length, column].astype(np.int32),
-            )
+        traces = games.select(chosen).traces()
+        states = traces.states()
+        for row, (game, length) in enumerate(zip(chosen, traces.lengths, strict=True)):
+            one = jax.tree.map(lambda word, r=row, n=length: word[r, : n + 1], states)
+            replays[game] = Replay(one, SOUP_POINTS * np.diff(one.soups))
     return [replay for replay in replays if replay is not None]
 
 
 def start_states(kitchen: Kitchen, starts: np.ndarray) -> State:
     """States [N] at the start of games, from the players' places, integers [N, P, 2]."""
     return pack_scenes(kitchen, [Scene(((a, b), (c, d))) for (a, b), (c, d) in starts.tolist()])
-
-
-@partial(jax.jit, static_argnums=0)
-def _replay(kitchen: Kitchen, first: State, actions: jax.Array) -> tuple[State, jax.Array]:
-    """States [T + 1, N] and rewards [T, N]."""
-
-    def one_step(state: State, action: jax.Array) -> tuple[State, tuple[State, jax.Array]]:
-        after, outcome = dynamics.step(kitchen, state, action)
-        return after, (after, outcome.reward)
-
-    first = jax.tree.map(jnp.asarray, first)
-    _, (after, rewards) = jax.lax.scan(one_step, first, actions)
-    states = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), first, after)
-    return states, rewards
 
 
 def validate_games(games: RecordedGames, source: str = "games") -> list[Replay]:
