@@ -146,8 +146,8 @@ def predict(policy: Policy, games: Games | GameRecords, chunk_size: int = _CHUNK
     ValueError for games of other rules, or if the policy returns NaN.
     """
     if isinstance(games, GameRecords):
-        correct, nll, decisions = prediction_sums(policy, games)
-        return Prediction(correct, nll, decisions, decisions)
+        correct, nll, decisions, top_10, top_20 = prediction_sums(policy, games)
+        return Prediction(correct, nll, decisions, decisions, top_10, top_20)
     of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_ids
     return Prediction(*(group_sums(column, decks) for column in of_games))
 

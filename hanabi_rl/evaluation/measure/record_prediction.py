@@ -60,11 +60,9 @@ def _logits(policy: Policy, starts: Any, actions: jax.Array, rules: Any) -> jax.
     return jnp.swapaxes(logits, 0, 1)
 
 
-def prediction_sums(
-    policy: Policy, records: GameRecords
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Correct predictions float64[G], nats float64[G] and decisions int64[G] of each group of
-    players. Raises ValueError for games of other rules or NaN."""
+def prediction_sums(policy: Policy, records: GameRecords) -> tuple[np.ndarray, ...]:
+    """Sums of each group of players, [G]: correct predictions, nats, decisions, and decisions among
+    the 10% and the 20% most likely actions. Raises ValueError for games of other rules or NaN."""
     logits = record_logits(policy, records).astype(np.float64)
     played = np.broadcast_to(records.is_played[:, :, None], logits.shape[:-1])
     if np.isnan(logits[played]).any():
@@ -72,13 +70,18 @@ def prediction_sums(
     peak = logits.max(axis=-1, keepdims=True)
     log_sum = peak[..., 0] + np.log(np.exp(logits - peak).sum(axis=-1))
     actions = records.actions.astype(np.int64)
-    nats = log_sum - np.take_along_axis(logits, actions[..., None], axis=-1)[..., 0]
+    chosen = np.take_along_axis(logits, actions[..., None], axis=-1)
+    nats = log_sum - chosen[..., 0]
+    ties = (logits == chosen) & (np.arange(logits.shape[-1]) < actions[..., None])
+    before = ((logits > chosen) | ties).sum(axis=-1)  # as in `Prediction.top_10_accuracy`
     correct = played & (logits.argmax(axis=-1) == actions)
 
     def total(values: np.ndarray) -> np.ndarray:
         return group_sums(values.sum(axis=(1, 2)), records.groups)
 
-    return total(correct.astype(np.float64)), total(np.where(played, nats, 0.0)), total(played)
+    top = [played & (before < part * logits.shape[-1]) for part in (0.1, 0.2)]
+    counts = [total(which.astype(np.float64)) for which in (correct, *top)]
+    return counts[0], total(np.where(played, nats, 0.0)), total(played), *counts[1:]
 
 
 def kl_along_play(
