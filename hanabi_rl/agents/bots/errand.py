@@ -76,7 +76,7 @@ class ErrandBot(Bot):
     version: ClassVar[str] = "1"
     is_stochastic: ClassVar[bool] = True
 
-    rules: Kitchen = struct.field(pytree_node=False)  # type: ignore[assignment]
+    rules: Kitchen = struct.field(pytree_node=False)
     errand: Errand = struct.field(pytree_node=False, default="soup")
     """soup: all errands; onions: only onions to pots; dishes: only dishes and soups."""
     is_stubborn: bool = struct.field(pytree_node=False, default=False)

@@ -245,7 +245,9 @@ def observe(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     partner = ~last.actor & (jnp.arange(rules.num_players) > 0)
     mine = (number - jnp.sum(jnp.where(partner, answers, 0))) % numbers
     answers = answers.at[0].set(mine)
-    told = jax.vmap(lambda hand, *rest: narrow(hand, *rest, table))(notes, questions, answers)
+    told = jax.vmap(lambda hand, asked, said: narrow(hand, asked, said, table))(
+        notes, questions, answers
+    )
     notes = jnp.where((~last.actor & (answers < questions.numbers))[:, None], told, notes)
     notes = last.shifted(notes, rules.all_cards) & seen.knowledge
     return jnp.where(notes == 0, seen.knowledge, notes)

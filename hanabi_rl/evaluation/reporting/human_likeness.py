@@ -142,8 +142,8 @@ def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) ->
         rates = (habits[name].mean for name in ("zero_rate", "perfect_rate"))
         scores.append(_score_row(label, f"{score.mean:.2f}", score.std_error, gain, *rates))
     for name, row in proxies.items():
-        published = row.gain if clone else None
-        scores.append(_score_row(name, f"{row.selfplay:.2f}", None, published, *row.rates))
+        gain = row.gain if clone else None
+        scores.append(_score_row(name, f"{row.selfplay:.2f}", None, gain, *row.rates))
         scores.append(_score_row(f"clone of {name}", "", None, None, *row.clone_rates))
     predictions = [["", "accuracy", "", "top 10%", "top 20%", "nats per timestep", ""]]
     means = {
