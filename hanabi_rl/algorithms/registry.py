@@ -31,6 +31,7 @@ ALGORITHMS = _Algorithms(
     "bc",
     "hdr_ippo",
     "ippo",
+    "mappo",
     "other_play",
     "br_bc",
     "best_response",

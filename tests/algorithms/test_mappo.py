@@ -1,0 +1,313 @@
+"""MAPPO: the critic's input, its separation from the actor, exact values, whole runs."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from support.compiled import deal, learner_params, observe, step
+from support.games import TINY, TINY_3P, random_games
+from support.processes import run_python
+from support.runs import read_lines, read_state
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.algorithms.mappo import CentralPPO, MAPPOConfig, whole_state
+from hanabi_rl.algorithms.registry import run
+from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.games.game import Game, Outcome
+from hanabi_rl.games.hanabi.python_game import PythonGame
+from hanabi_rl.games.registry import game_from_text
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT
+from hanabi_rl.nn.gru_network import GRUConfig
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
+from hanabi_rl.nn.transformer_network import TransformerConfig
+from hanabi_rl.runs.session import RunStopped
+
+SMALL: Any = {"embedding": (16,), "decoder": (16,), "critic": (16,)}
+FEED_FORWARD = NetworkConfig(lstm=(), **SMALL)
+LSTM = NetworkConfig(lstm=(8,), **SMALL)
+
+
+class Bits(struct.PyTreeNode):
+    bits: jax.Array  # int32 [N, P], player p observes its own
+
+
+@dataclasses.dataclass(frozen=True)
+class HiddenBits(Game):
+    """One step; the points are the sum of two random bits modulo 2, whatever the actions."""
+
+    name: Literal["hidden-bits"] = "hidden-bits"
+    num_players: ClassVar[int] = 2
+    num_actions: ClassVar[int] = 2
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        return (2,)
+
+    @property
+    def max_steps(self) -> int:
+        return 1
+
+    def start(self, keys: jax.Array) -> Bits:
+        return Bits((keys >> 8 & 1).astype(jnp.int32))
+
+    def step(self, state: Bits, action: jax.Array, keys: jax.Array) -> tuple[Bits, Outcome]:
+        reward = (state.bits.sum(axis=1) % 2).astype(jnp.float32)
+        return state, Outcome(reward=reward, done=jnp.ones(len(keys), bool))
+
+    def observe(self, state: Bits) -> jax.Array:
+        return jax.nn.one_hot(state.bits, 2)
+
+
+def make_ppo(game: Any, network: Any, cls: type[PPO] = CentralPPO, **changes: Any) -> PPO:
+    fields = {
+        "game": game,
+        "num_envs": 16,
+        "num_steps": 8,
+        "total_steps": 16 * 8 * 100,
+        "lr": 1e-2,
+        "lr_schedule": "constant",
+        "epochs": 2,
+        "num_minibatches": 2,
+        "precision": "float32",
+    }
+    return cls(PPOConfig(**(fields | changes)), network)
+
+
+def updates(ppo: PPO, number: int) -> tuple[Any, Any, list[dict[str, float]]]:
+    """State and metrics of compiled updates."""
+    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    learner, actors = parallel.replicate(learner), parallel.shard(actors)
+    update, metrics = ppo.compile_update(), []
+    for _ in range(number):
+        learner, actors, found = update(learner, actors, EMPTY_CONTEXT)
+        metrics.append({name: float(value) for name, value in found.items()})
+    return learner, actors, metrics
+
+
+def test_state_of_hanabi_is_derived_in_python() -> None:
+    """The current player's observation, the hand that the plain game deals it, the moves of the
+    last round, and the seat counted from the current player."""
+    rules = TINY_3P
+    games = random_games(rules, 12, seed=3)
+    state = deal(rules, games.decks)
+    tables = [PythonGame(rules, deck) for deck in games.decks]
+    read = jax.jit(lambda state, seat: whole_state(rules, state.without_deck(), seat))
+    last_rounds = set()
+    for turn in range(int(games.num_actions.max())):
+        seat = np.tile(np.arange(3), (12, 1))
+        found, every = np.asarray(read(state, seat)), np.asarray(observe(rules, state))
+        for game, table in enumerate(tables):
+            if turn > games.num_actions[game] or table.over:
+                continue
+            hand = np.zeros((rules.hand_size, rules.num_cards))
+            for slot, order in enumerate(table.hands[table.player]):
+                hand[slot, table.deck[order]] = 1
+            moves = 0 if table.turns_left is None else 4 - table.turns_left
+            last_rounds.add(moves)
+            seen = every[game, table.player], hand.ravel(), np.eye(4)[moves]
+            for row in range(3):
+                expected = np.concatenate([*seen, np.eye(3)[(row - table.player) % 3]])
+                np.testing.assert_array_equal(found[game, row], expected)
+        for game, table in enumerate(tables):
+            if turn < games.num_actions[game]:
+                table.apply(int(games.actions[game, turn]))
+        state, _, _ = step(rules, state, games.actions[:, turn].astype(np.int32))
+    assert {0, 1, 2} <= last_rounds
+
+
+def test_state_of_other_games_is_all_observations() -> None:
+    game = HiddenBits()
+    bits = np.array([[[0, 1], [1, 1]], [[1, 0], [0, 0]], [[1, 0], [0, 1]]])  # [T, B, P]
+    seat = np.array([[[0], [1]], [[1], [1]], [[0], [0]]])
+    found = whole_state(game, Bits(jnp.asarray(bits)), jnp.asarray(seat))
+    eye = np.eye(2)
+    for t, b in np.ndindex(3, 2):
+        expected = np.concatenate([eye[bits[t, b, 0]], eye[bits[t, b, 1]], eye[seat[t, b, 0]]])
+        np.testing.assert_array_equal(found[t, b, 0], expected)
+
+
+def test_all_seats_have_one_value_without_the_seat_input() -> None:
+    ppo = make_ppo(TINY_3P, LSTM, num_envs=24)
+    params = learner_params(ppo, jax.random.key(1))
+    kernel = params["critic"]["trunk"]["embedding_0"]["kernel"]
+    without = {**params, "critic": jax.tree.map(lambda x: x, params["critic"])}
+    without["critic"]["trunk"]["embedding_0"]["kernel"] = kernel.at[-3:].set(0)
+    _, actors = jax.jit(ppo.init)(jax.random.key(0))
+
+    @jax.jit
+    def values(params: Any) -> jax.Array:
+        return ppo.collector.collect(params, actors, EMPTY_CONTEXT, jax.random.key(2), 9)[1].value
+
+    equal, own = np.asarray(values(without)), np.asarray(values(params))
+    np.testing.assert_array_equal(equal[..., 1:], equal[..., :1].repeat(2, -1))
+    assert equal.std() > 1e-3 and np.abs(own[..., 1:] - own[..., :1]).min() > 1e-6
+
+
+def test_actor_and_critic_share_nothing() -> None:
+    """Logits do not depend on the state or the critic, values not on the actor or its inputs."""
+    ppo = make_ppo(TINY, LSTM)
+    params = learner_params(ppo, jax.random.key(1))
+    rng = np.random.default_rng(0)
+    game = deal(TINY, random_games(TINY, 5).decks)
+    state = whole_state(TINY, game, jnp.zeros((5, 1), jnp.int32))[..., 0, :]
+    inputs = rng.random((4, 5, TINY.obs_size), np.float32), np.ones((4, 5, TINY.num_actions), bool)
+    carry = jax.tree.map(lambda x: x + 0.1, ppo.initial_carry(5))
+
+    @jax.jit
+    def sizes(params: Any, carry: Any, obs: Any, state: Any) -> Any:
+        """Total size of the gradients of random sums of logits and of values."""
+
+        def outputs(*read: Any) -> Any:
+            carry, logits, value = ppo.apply(
+                read[0], read[1], read[2], inputs[1], np.zeros((4, 5), bool), read[3]
+            )
+            return jnp.sum(jnp.sin(logits)) + 0 * jnp.sum(carry[1][0][0]), jnp.sum(jnp.sin(value))
+
+        def size(output: int) -> Any:
+            found = jax.grad(lambda read: outputs(*read)[output])((params, carry, obs, state))
+            total = lambda tree: sum(jnp.abs(leaf).sum() for leaf in jax.tree.leaves(tree))  # noqa: E731
+            own, carries, obs_part, state_part = found
+            return (
+                total((own["actor"], carries[0], obs_part)),
+                total((own["critic"], carries[1], state_part)),
+            )
+
+        return size(0), size(1)
+
+    of_logits, of_value = sizes(
+        params, carry, inputs[0], jnp.broadcast_to(state, (4, *state.shape))
+    )
+    assert of_logits[0] > 0 and of_logits[1] == 0
+    assert of_value[0] == 0 and of_value[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("game", "network", "changes"),
+    [
+        (TINY_3P, FEED_FORWARD, {}),
+        pytest.param(TINY, FEED_FORWARD, {"current_player_only": True}, marks=pytest.mark.slow),
+        pytest.param(TINY, LSTM, {}, marks=pytest.mark.slow),
+        pytest.param(
+            TINY, TransformerConfig(transformer=(8,), heads=2, **SMALL), {}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            TINY, StructuredConfig(trunk=(16,), head=8, critic=(16,)), {}, marks=pytest.mark.slow
+        ),
+        pytest.param("overcooked:cramped_room", FEED_FORWARD, {}, marks=pytest.mark.slow),
+        pytest.param("overcooked:cramped_room", LSTM, {}, marks=pytest.mark.slow),
+        pytest.param("jaxmarl:MPE_simple_spread_v3", FEED_FORWARD, {}, marks=pytest.mark.slow),
+    ],
+)
+def test_first_minibatch_has_ratio_one_and_old_values(
+    game: Any, network: Any, changes: dict[str, Any]
+) -> None:
+    """Also in the middle of games, with the carries of both networks."""
+    game = game_from_text(game) if isinstance(game, str) else game
+    ppo = make_ppo(game, network, num_shuffle_blocks=1, **changes)
+    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+
+    def first(learner: Any, actors: Any) -> Any:
+        key = jax.random.key(3)
+        for _ in range(2):
+            before = actors
+            actors, rollout, last = ppo.collector.collect(
+                learner.params, before, EMPTY_CONTEXT, key, 8
+            )
+        experience = ppo.returns(rollout, last, before.carry, rollout.transition.reward)
+        at = ppo.minibatches(key, actors.index, rollout)
+        # with targets equal to the collected values, the value loss is that of recomputed values
+        experience = experience.replace(target=rollout.value)
+        _, metrics = ppo.gradient(learner.params, experience, *(x[0] for x in at))
+        return metrics["max_log_ratio"], metrics["value_loss"]
+
+    each = jax.tree.map(lambda x: x[None], (learner, actors))
+    ratio, error = jax.jit(jax.vmap(first, axis_name=parallel.AXIS))(*each)
+    assert float(ratio[0]) <= 1e-4 and float(error[0]) <= 1e-8
+
+
+def test_only_a_central_critic_has_exact_values() -> None:
+    """The sum modulo 2 has mean 1/2 given either bit: the error of a local critic is at least 1/2 *
+    1/4 in the mean, the central one's falls to 0."""
+    fields = {"clip_value": False, "num_steps": 16, "gae_lambda": 1.0}
+    central, local = (
+        updates(make_ppo(HiddenBits(), FEED_FORWARD, cls, **fields), 25)[2]
+        for cls in (CentralPPO, PPO)
+    )
+    assert np.mean([m["value_loss"] for m in local[-5:]]) > 0.11
+    assert np.mean([m["value_loss"] for m in central[-5:]]) < 0.005
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        pytest.param(FEED_FORWARD, marks=pytest.mark.slow),
+        GRUConfig(gru=(8,), **SMALL),
+    ],
+    ids=lambda network: network.kind,
+)
+def test_run_resumes_exactly_and_saves_an_actor(
+    network: Any, interrupt_at: Any, tmp_path: Path
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    fields = {
+        "num_envs": 16,
+        "num_steps": 12,
+        "total_steps": 16 * 12 * 3,
+        "epochs": 1,
+        "num_minibatches": 2,
+        "eval_every": 3,
+        "eval_games": 64,
+        "save_every": 1,
+        "report_games": 64,
+        "tensorboard": False,
+        "game": TINY,
+        "network": network,
+    }
+    run("mappo", MAPPOConfig(**fields, run_dir=str(whole)))
+    assert all(line["first_max_log_ratio"] <= 1e-4 for line in read_lines(whole)[1:])
+    interrupt_at("hanabi_rl.algorithms.ppo_runner", 2 * 16 * 12)
+    with pytest.raises(RunStopped):
+        run("mappo", MAPPOConfig(**fields, run_dir=str(parts)))
+    run("mappo", MAPPOConfig(**fields, run_dir=str(parts), resume=True))
+    assert read_state(parts, 3) == read_state(whole, 3)
+
+    policy: Any = load_policy(str(whole))
+    assert policy.info.algorithm == "mappo" and policy.network == network
+    played = evaluate_pair(policy, load_policy("bot:simple", TINY), 64, 0).summary
+    assert np.isfinite(played.mean.mean)
+
+
+ON_FOUR = """
+from pathlib import Path
+import jax, numpy as np
+from algorithms.test_mappo import state_after_updates
+assert jax.local_device_count() == 4
+np.savez({path!r}, **state_after_updates())
+"""
+
+
+def state_after_updates() -> dict[str, np.ndarray]:
+    learner, actors, _ = updates(make_ppo(TINY, LSTM, num_shuffle_blocks=8, lr=1e-3), 3)
+    games = jax.device_get(parallel.unshard(actors)).env.game
+    leaves = jax.tree.leaves(parallel.fetch(learner.params))
+    found = {f"params/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    return found | {"turn": np.asarray(games.turn)}
+
+
+@pytest.mark.slow
+def test_four_devices_equal_one(tmp_path: Path) -> None:
+    one, path = state_after_updates(), tmp_path / "four.npz"
+    run_python(ON_FOUR.format(path=str(path)), devices=4)
+    with np.load(path) as four:
+        np.testing.assert_array_equal(four["turn"], one["turn"])
+        for name, value in one.items():
+            np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)
