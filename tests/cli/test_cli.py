@@ -243,7 +243,7 @@ def test_user_error_is_one_line_with_exit_code_2(args, message, capsys):
         (["obl", "--privileged-critic"], "--privileged-critic: expected none in off-belief learn"),
         (
             ["mappo", "--privileged-critic"],
-            "--privileged-critic: expected none in MAPPO, whose cri",
+            "--privileged-critic: expected none in MAPPO",
         ),
         (
             ["behaviour_preferring", "--event-weights.misplay", "nan"],
