@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from support.processes import run_python
 from support.runs import read_lines, read_state
 
 from hanabi_rl.agents.loading import load_policy
-from hanabi_rl.algorithms.mappo import CentralPPO, MAPPOConfig, whole_state
+from hanabi_rl.algorithms.mappo import ALGORITHM, CentralPPO, MAPPOConfig, whole_state
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.games.game import Game, Outcome
@@ -156,23 +156,52 @@ def test_all_seats_have_one_value_without_the_seat_input() -> None:
     assert equal.std() > 1e-3 and np.abs(own[:, 1:] - own[:, :1]).min() > 1e-6
 
 
-def test_actor_and_critic_share_nothing() -> None:
-    """Logits do not depend on the state or the critic, values not on the actor or its inputs."""
-    ppo = make_ppo(TINY, LSTM)
+class Inputs(NamedTuple):
+    ppo: PPO
+    params: Any
+    carry: Any
+    obs: np.ndarray
+    legal: np.ndarray
+    state: np.ndarray
+
+
+@pytest.fixture(scope="module")
+def inputs() -> Inputs:
+    """Random inputs [T, B, ...] in the middle of games."""
+    ppo, rng = make_ppo(TINY, LSTM), np.random.default_rng(0)
     params = learner_params(ppo, jax.random.key(1))
-    rng = np.random.default_rng(0)
-    legal, reset = np.ones((4, 5, TINY.num_actions), bool), np.zeros((4, 5), bool)
-    obs = rng.random((4, 5, TINY.obs_size), np.float32)
     width = params["critic"]["trunk"]["embedding_0"]["kernel"].shape[0]
-    state = rng.random((4, 5, width), np.float32)
-    carry = jax.tree.map(lambda x: x + 0.1, ppo.initial_carry(5))
+    return Inputs(
+        ppo,
+        params,
+        carry=jax.tree.map(lambda x: x + 0.1, ppo.initial_carry(5)),
+        obs=rng.random((4, 5, TINY.obs_size), np.float32),
+        legal=np.ones((4, 5, TINY.num_actions), bool),
+        state=rng.random((4, 5, width), np.float32),
+    )
+
+
+def test_new_games_clear_both_memories(inputs: Inputs) -> None:
+    ppo, params, carry, *rest = inputs
+    apply = jax.jit(lambda carry, reset: ppo.apply(params, carry, *rest[:2], reset, rest[2])[1:])
+    reset = np.zeros((4, 5), bool)
+    kept, cleared = apply(carry, reset), apply(carry, reset | (np.arange(4)[:, None] == 0))
+    fresh = apply(ppo.initial_carry(5), reset)
+    for a, b, c in zip(kept, cleared, fresh, strict=True):
+        np.testing.assert_allclose(b, c, atol=1e-6)
+        assert np.abs(a[-1] - b[-1]).max() > 1e-5
+
+
+def test_actor_and_critic_share_nothing(inputs: Inputs) -> None:
+    """Logits do not depend on the state or the critic, values not on the actor or its inputs."""
+    ppo, params, carry, obs, legal, state = inputs
 
     @jax.jit
     def gradient(output: int) -> Any:
         """Gradient of a nonlinear sum of logits (output 1) or values (2)."""
 
         def total(params: Any, carry: Any, obs: Any, state: Any) -> jax.Array:
-            outputs = ppo.apply(params, carry, obs, legal, reset, state)
+            outputs = ppo.apply(params, carry, obs, legal, np.zeros((4, 5), bool), state)
             return jnp.where(output == 1, jnp.sin(outputs[1]).sum(), jnp.sin(outputs[2]).sum())
 
         return jax.grad(total, argnums=(0, 1, 2, 3))(params, carry, obs, state)
@@ -241,6 +270,12 @@ def test_only_a_central_critic_has_exact_values() -> None:
     )
     assert np.mean([m["value_loss"] for m in local[-5:]]) > 0.11
     assert np.mean([m["value_loss"] for m in central[-5:]]) < 0.005
+
+
+def test_mappo_has_a_central_critic() -> None:
+    assert type(ALGORITHM.training(MAPPOConfig(), None).ppo) is CentralPPO
+    with pytest.raises(ValueError, match="--privileged-critic: expected none in MAPPO"):
+        MAPPOConfig(privileged_critic=True)
 
 
 @pytest.mark.slow

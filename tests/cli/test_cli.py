@@ -242,10 +242,6 @@ def test_user_error_is_one_line_with_exit_code_2(args, message, capsys):
         (["e3t", "--epsilon", "-0.5"], "--epsilon: expected a number from 0 to 1, got -0.5"),
         (["obl", "--privileged-critic"], "--privileged-critic: expected none in off-belief learn"),
         (
-            ["mappo", "--privileged-critic"],
-            "--privileged-critic: expected none in MAPPO",
-        ),
-        (
             ["behaviour_preferring", "--event-weights.misplay", "nan"],
             "--event-weights.misplay: expected a num",
         ),
