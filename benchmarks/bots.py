@@ -33,7 +33,7 @@ def scores_of(name: str, players: int, games: int, seed: int) -> common.Record:
         "points": round(played.points.mean, 3),
         "points_ci95": [round(bound, 3) for bound in played.points.bounds],
         "zero_rate": round(played.zero_rate, 4),
-        "perfect_rate": round(played.perfect_rate, 4),
+        "perfect_rate": round(played.perfect_rate or 0.0, 4),
     }
 
 

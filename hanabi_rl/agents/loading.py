@@ -39,6 +39,7 @@ from hanabi_rl.agents.policy_file import (
 from hanabi_rl.agents.policy_folder import read_folder, why_no_policy
 from hanabi_rl.agents.published import load_published
 from hanabi_rl.agents.search.config import option_types, search_config
+from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.jax_settings import with_fixed_settings
@@ -262,7 +263,7 @@ def expand_seed_ranges(names: Sequence[str]) -> list[str]:
 
 
 @with_fixed_settings(prng=True)
-def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
+def load_policy(path_or_name: str | Path, rules: Any = None) -> Policy:
     """Load an agent.
 
     Args:
@@ -277,11 +278,11 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     Raises:
         ValueError: no such agent, unknown option, another game, a parameter that is not finite, or
             files that are damaged or of another format.
-        TypeError: `path_or_name` is neither a name nor a path, or `rules` is not a `Rules`.
+        TypeError: `path_or_name` is neither a name nor a path, or `rules` is not a game.
     """
-    if not isinstance(path_or_name, str | Path) or not isinstance(rules, Rules | None):
+    if not isinstance(path_or_name, str | Path) or not isinstance(rules, Rules | Game | None):
         raise TypeError(
-            "expected the name or path of an agent, and Rules or None, got "
+            "expected the name or path of an agent, and a game or None, got "
             f"{type(path_or_name).__name__} and {type(rules).__name__}"
         )
     text = expand_home(str(path_or_name))

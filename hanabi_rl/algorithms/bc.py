@@ -2,6 +2,7 @@
 lowest validation cross-entropy)."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
 from hanabi_rl.data.files import load_distinct_games, load_games, load_nonempty_games
+from hanabi_rl.data.game_records import GameRecords, load_game_records, split_by_group
 from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.evaluation.measure.prediction import Prediction, predict
@@ -34,6 +36,8 @@ from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.storage.words import count
 
 VALIDATION_FRACTION = 0.1
+HELD_OUT_GROUPS = 0.2
+"""Fraction of the groups of players held out in games other than Hanabi."""
 MIN_TRAIN_GAMES = 5
 """Minimum number of games from which a tenth can be held out."""
 KEPT_POLICIES = {
@@ -43,8 +47,8 @@ KEPT_POLICIES = {
 }
 
 
-def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Games, Games]:
-    """Return the games to clone and the games to validate on.
+def training_games(config: BCTrainConfig, rules: Any, seed: int) -> tuple[Any, Any]:
+    """Return the games to clone and the games to validate on: `Games` of Hanabi, or `GameRecords`.
 
     Without data, games of `demos` are generated once and cached. Without validation files, a tenth
     of the games is held out, split by deck.
@@ -55,6 +59,8 @@ def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Game
             validation games, fewer than `MIN_TRAIN_GAMES` games or too few decks without validation
             files, an unknown bot, or a bot whose own rules are among the features.
     """
+    if not isinstance(rules, Rules):
+        return training_records(config, rules, seed)
     if config.data:
         games = concatenate_games([load_nonempty_games(path) for path in config.data])
     else:
@@ -93,6 +99,19 @@ def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Game
     return train, validation
 
 
+def training_records(
+    config: BCTrainConfig, rules: Any, seed: int
+) -> tuple[GameRecords, GameRecords]:
+    """`training_games` of another game than Hanabi; without validation files a fifth of the groups
+    of players is held out. Raises ValueError without data, and as `load_game_records`."""
+    if not config.data:
+        raise ValueError(f"--data: expected files with games of {rules.name}, got none")
+    records = load_game_records(config.data, rules)
+    if config.val:
+        return records, load_game_records(config.val, rules, "--val")
+    return split_by_group(records, HELD_OUT_GROUPS, seed)
+
+
 def _cloned_seats(games: Games) -> np.ndarray:
     """bool[N, P]: seats whose moves are cloned or predicted."""
     every = np.ones((len(games), games.rules.num_players), bool)
@@ -111,9 +130,9 @@ def pool_games(config: BCTrainConfig, rules: Rules) -> Games:
     return concatenate_games(parts)
 
 
-def announce_pool(config: BCTrainConfig) -> None:
+def announce_pool(config: BCConfig) -> None:
     """Print on stderr which games are cloned if no data is given."""
-    if config.data:
+    if config.data or not isinstance(config.game, Rules):
         return
     players = expand_seed_ranges(config.demos)
     each = f"{count(config.demo_games, 'game')} of {'each of ' if len(players) > 1 else ''}"
@@ -121,7 +140,7 @@ def announce_pool(config: BCTrainConfig) -> None:
 
 
 def game_input_hashes(
-    config: BCTrainConfig, rules: Rules, games: tuple[Games, Games] | None = None
+    config: BCTrainConfig, rules: Any, games: tuple[Any, Any] | None = None
 ) -> dict[str, str]:
     """SHA-256 of a config's inputs by flag and name (`run_dir.check_input_hashes`): the initial
     agent, and the game files or the players of generated games.
@@ -142,8 +161,7 @@ def game_input_hashes(
         ("--data", "--val"), (config.data, config.val), games, strict=True
     ):
         if names:
-            arrays = of_files.decks, of_files.actions, of_files.human_seats, of_files.players
-            found[f"{flag} {' '.join(names)}"] = agent_hash("games", arrays)
+            found[f"{flag} {' '.join(names)}"] = agent_hash("games", of_files.content())
     return found
 
 
@@ -177,7 +195,7 @@ def run_bc(config: BCConfig) -> dict[str, Any]:
     return summary
 
 
-def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]:
+def report(config: BCConfig, run_dir: Path, validation: Any) -> dict[str, Any]:
     """Evaluate the saved policies, print the table and write `summary.json`."""
     summary: dict[str, Any] = {
         "num_players": validation.rules.num_players,
@@ -223,10 +241,17 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
     return summary
 
 
+def load_validation(names: Sequence[str], rules: Any) -> Any:
+    """Validation games of `rules`. Raises ValueError as `load_distinct_games`."""
+    if isinstance(rules, Rules):
+        return load_distinct_games(names)
+    return load_game_records(names, rules, "--val")
+
+
 def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     """Prediction of the best-accuracy policies on the games of `val`, mean over seeds, with
     intervals bootstrapped over games."""
-    games = load_distinct_games(config.val)
+    games = load_validation(config.val, config.game)
     reads = [predict(load_policy(run_dir / BEST_ACCURACY), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
     return (
@@ -254,9 +279,10 @@ class BehaviouralCloning(Algorithm):
         """See `run_bc`."""
         return run_bc(config)
 
-    def infer_rules(self, config: BCConfig) -> Rules:
-        """Game of the data, if any."""
-        return load_games(config.data[0]).rules if config.data else config.game
+    def infer_rules(self, config: BCConfig) -> Any:
+        """Game of the data, if any; of Hanabi's only."""
+        is_hanabi = isinstance(config.game, Rules)
+        return load_games(config.data[0]).rules if config.data and is_hanabi else config.game
 
     def input_hashes(self, config: BCConfig) -> dict[str, str]:
         """See `game_input_hashes`; no games are generated."""

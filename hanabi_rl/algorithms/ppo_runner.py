@@ -26,12 +26,11 @@ from hanabi_rl.algorithms.clone import (
     validation_games,
 )
 from hanabi_rl.data.files import load_nonempty_games
-from hanabi_rl.data.games import Games, concatenate_games
+from hanabi_rl.data.games import concatenate_games
 from hanabi_rl.evaluation.measure.clone_comparison import compare_predictions
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.evaluation.reporting.plots import plot_ppo
 from hanabi_rl.evaluation.reporting.training_report import prediction_dict, prediction_table
-from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.games.hanabi.start_states import StartStates, start_states_from_games
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_divides
@@ -97,8 +96,8 @@ def load_start_states(config: PPORunConfig) -> StartStates | None:
 def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
     """Greedy self-play score on the selection decks."""
     summary = evaluate_selfplay(policy, config.eval_games, config.seed, purpose="selection").summary
-    found = {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
-    return found if isinstance(config.game, Rules) else {"selfplay_mean": found["selfplay_mean"]}
+    points = {} if summary.points_mean is None else {"selfplay_points": summary.points_mean}
+    return {"selfplay_mean": summary.mean.mean} | points
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +229,7 @@ class PPOAlgorithm(Algorithm):
         config: Any,
         run_dir: Path,
         clone: NetworkPolicy | None,
-        validation: Games | None,
+        validation: Any,
         wall_s: float,
     ) -> dict[str, Any]:
         """Report the finished run; write and return its summary."""

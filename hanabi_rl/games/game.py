@@ -85,6 +85,9 @@ class Environment(Protocol):
         take turns -> (state, timestep with `reward` float32 [N], `done` bool [N], `score` [N]).
         """
 
+    def skip_to_next_game(self, env_state: Any, which: jax.Array) -> Any:
+        """Abandon the games of environments `which` bool [N] and start their next ones."""
+
     def stored(self, game: Any) -> Any:
         """Part of the games that a rollout stores, from which observations are computed again."""
 
@@ -291,6 +294,16 @@ class GameEnv:
             score=jnp.where(done, 0.0, total),
         )
         return following, timestep
+
+    @with_fixed_settings
+    def skip_to_next_game(self, env_state: GameState, which: jax.Array) -> GameState:
+        """Abandon the games of environments ``which`` bool[N] and start their next ones."""
+        game_index = env_state.game_index + which
+        return env_state.replace(
+            game=select_games(which, self._start(env_state.keys, game_index), env_state.game),
+            game_index=game_index,
+            score=jnp.where(which, 0.0, env_state.score),
+        )
 
     @with_fixed_settings
     def observe(self, env_state: GameState) -> jax.Array:

@@ -32,15 +32,17 @@ def game_class(name: Any) -> Any:
     return found[name]
 
 
-def game_from_text(text: str) -> Any:
-    """Game of `NAME` or `NAME:VARIANT`: a kitchen of Overcooked, an environment of jaxmarl. Raises
-    ValueError for an unknown game or variant."""
+def game_from_text(text: str, default: Any = None) -> Any:
+    """Game of `NAME` or `NAME:VARIANT`: a kitchen of Overcooked, an environment of jaxmarl; other
+    parameters are those of `default`, if that is the same game. Raises ValueError for an unknown
+    game or variant."""
     name, colon, variant = text.partition(":")
     cls = game_class(name)
-    field = getattr(cls, "variant", None)
-    if colon and field is None:
+    field: str = getattr(cls, "variant", "")
+    if colon and not field:
         raise ValueError(f"expected {name} without a variant, got {text!r}")
-    return cls(**{field: variant} if colon else {})
+    base = default if type(default) is cls else cls()
+    return base.replace(**{field: variant} if colon else {})
 
 
 def game_to_dict(rules: Any) -> dict[str, Any]:

@@ -126,7 +126,8 @@ def _portable_word(word: str) -> str:
 
 def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
     if (text := flag_value(GAME_FLAG, args)) is not None:
-        config, args = dataclasses.replace(config, game=_game(text)), without_flag(GAME_FLAG, args)
+        config = dataclasses.replace(config, game=_game(text, config.game))
+        args = without_flag(GAME_FLAG, args)
     if isinstance(config.game, Rules):
         config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
     cls = type(config)
@@ -140,9 +141,10 @@ def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
     return parsed
 
 
-def _game(text: str) -> Any:
+def _game(text: str, default: Any) -> Any:
+    """Game of `--game`; of the preset's class, its other parameters are the preset's."""
     try:
-        return game_from_text(text)
+        return game_from_text(text, default)
     except ValueError as error:
         raise ValueError(f"{GAME_FLAG}: {error}") from error
 

@@ -61,7 +61,7 @@ def train_command(args: Sequence[str]) -> int:
 
 
 def default_preset(args: list[str], presets: Path) -> str:
-    """Default preset in the folder `presets`; printed on stderr unless --preset replaces it.
+    """The preset of --preset, or the default in the folder `presets`, printed on stderr.
 
     With an accelerator: AH2AC2's 1,000-game baseline for the number of players (from --num-players,
     or the clone in --bc-policy), or, for fewer than FEW_GAMES games in --data (--bc.data), its
@@ -72,6 +72,8 @@ def default_preset(args: list[str], presets: Path) -> str:
     Raises ValueError as `load_games` and `load_policy`.
     """
     args = normalize_flags(args)
+    if (chosen := flag_value("--preset", args)) is not None:
+        return chosen  # without reading data
     if (game := flag_value(GAME_FLAG, args)) is not None and not game.startswith("hanabi"):
         return game.partition(":")[0]
     data = flag_values("--data", args) or flag_values("--bc.data", args)
@@ -91,6 +93,6 @@ def default_preset(args: list[str], presets: Path) -> str:
         wanted = [f"{players}p-human-facts"] if few else []
     found = (name for name in wanted if (presets / f"{name}.toml").exists())
     preset = next(found, "quick")
-    if not {"--preset", "--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
+    if not {"--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
         print(f"Preset {preset!r} ({why}); choose another with --preset NAME.", file=sys.stderr)
     return preset

@@ -53,13 +53,17 @@ class ObservationView:
     """True if a minibatch consists of single decisions, False if of whole rows."""
     semi_mdp = False
     """True if the learner's decisions and its partners' alternate in one row."""
-    noise_rows = 1
-    """Rows of noise per timestep from which actions are sampled."""
 
     @property
     def rows(self) -> int:
         """R, the rows per environment."""
         return self.rules.num_players
+
+    @property
+    def noise_rows(self) -> int:
+        """Rows of noise per timestep from which actions are sampled: one serves all rows if one
+        player acts at a time."""
+        return 1
 
     def memory(self, num_envs: int) -> PyTree:
         """Memory before the first timestep of a game, leaves [N, ...]; empty for this view."""

@@ -18,8 +18,8 @@ from hanabi_rl.agents.structured.hint_memory import (
     rotated,
 )
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.games.hanabi.dynamics import Rules, State
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.learning.observation_views import CurrentPlayerView
 from hanabi_rl.nn.structured_network import FeatureSet
 

@@ -6,6 +6,7 @@ import flax.linen as nn
 import tyro
 
 from hanabi_rl.nn.gru_network import GRUConfig
+from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.nn.networks import Inputs, NetworkConfig, Schedule
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig
@@ -76,7 +77,7 @@ class NetworkKind(Protocol):
         """`spec` as it enters identities, which later names of fields do not change."""
 
 
-AnyNetworkConfig = NetworkConfig | StructuredConfig | GRUConfig | TransformerConfig
+AnyNetworkConfig = NetworkConfig | StructuredConfig | GRUConfig | TransformerConfig | KitchenConfig
 """All network configs: a new network is added here."""
 NetworkField = Annotated[AnyNetworkConfig, tyro.conf.AvoidSubcommands]
 """Network field of a config; its flags are those of the preset's kind."""

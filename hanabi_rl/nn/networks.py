@@ -85,6 +85,10 @@ class MemoryNetwork:
         """See `NetworkKind`."""
         return bool(self.memory_widths)
 
+    def read(self, obs: jax.Array, reset: jax.Array) -> jax.Array:
+        """Input of the first layer, float32 [T, B, D]: the observations [T, B, ...], flattened."""
+        return obs.reshape(*reset.shape, -1).astype(jnp.float32)
+
     def memory_layer(self, width: int, precision: Precision) -> nn.Module:
         """Layer of the memory: (carry, x [T, B, D], reset [T, B]) -> (carry, output [T, B,
         width])."""
@@ -327,9 +331,9 @@ class Actor(nn.Module):
         self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
 
     def features(self, carry: PyTree, obs: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
-        """obs: [T, B, ...], flattened here; reset: bool [T, B] -> (carry, input of both heads [T,
+        """obs: [T, B, ...]; reset: bool [T, B] -> (carry, input of both heads [T,
         B, H])."""
-        x = obs.reshape(*reset.shape, -1).astype(jnp.float32)
+        x = self.config.read(obs, reset)
         for i, layer in enumerate(self.embedding):
             x = layer(x)
             x = self.activation(self.norms[i](x) if self.norms else x)

@@ -102,7 +102,7 @@ def _class_of(hint: Any, value: dict[str, Any], current: type, place: str) -> ty
     return kinds[value[key]]
 
 
-def subclasses(cls: type) -> Iterator[Any]:
+def subclasses(cls: Any) -> Iterator[Any]:
     """All imported subclasses of a class, at any depth."""
     for sub in cls.__subclasses__():
         yield from (sub, *subclasses(sub))

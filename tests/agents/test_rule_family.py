@@ -9,7 +9,6 @@ import pytest
 from support.compiled import permute_actions, permute_decks, permute_legal
 
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.bots.rule_family import MAX_EPSILON, RANGES, sample_member
 from hanabi_rl.agents.bots.rule_set import first_matching_rule, rule_inputs
@@ -18,6 +17,7 @@ from hanabi_rl.games.hanabi import dynamics as game
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import decode_observation
 from hanabi_rl.learning.partner_population import stack_policies
 
 RULES = Rules()

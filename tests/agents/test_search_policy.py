@@ -28,10 +28,10 @@ from hanabi_rl.agents.search.config import PRESETS, SearchConfig
 from hanabi_rl.agents.search.history import FeatureSpec, init_history, update_carry
 from hanabi_rl.agents.search.search_policy import SearchPolicy
 from hanabi_rl.agents.search.state_from_view import state_of
-from hanabi_rl.agents.structured.seat_observation import from_observation
 from hanabi_rl.games.hanabi.actions import action_slices
 from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_observation
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.play.decks import evaluation_decks

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from hanabi_rl.agents.bots import holmes, simple, smart, value
 from hanabi_rl.agents.bots.active_rows import compute_active_rows
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation, decode_observation
 
 PyTree = Any
 
@@ -26,9 +26,9 @@ class BotLogic(NamedTuple):
 
     nothing_known: Callable[[Rules], PyTree]
     """Notes at the deal."""
-    observe: Callable[[Rules, Any, DecodedObservation], PyTree]
+    observe: Callable[[Rules, Any, SeatObservation], PyTree]
     """Notes after the last move."""
-    choose: Callable[[Rules, Any, DecodedObservation], jax.Array]
+    choose: Callable[[Rules, Any, SeatObservation], jax.Array]
     """Action int32[] on the bot's turn."""
 
 

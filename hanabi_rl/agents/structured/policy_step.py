@@ -10,8 +10,8 @@ from hanabi_rl.agents.structured import hint_memory
 from hanabi_rl.agents.structured.features import Features, features_of, sizes, update_memory
 from hanabi_rl.agents.structured.hint_memory import Memory, init_memory, reset_memory
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.seat_observation import from_observation
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_observation
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig

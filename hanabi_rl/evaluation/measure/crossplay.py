@@ -174,7 +174,7 @@ def _scores_by_seat(
     lineup = (agent, *(partner,) * (players - 1))
     played = [
         play_episodes(lineup, num_games, seed, seating=seating, purpose=purpose)
-        for seating in (np.roll(np.arange(players), -seat) for seat in range(players))
+        for seating in ([*range(seat, players), *range(seat)] for seat in range(players))
     ]
     return np.stack([games.scores for games in played])
 

@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.intervals import group_sums, interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio
+from hanabi_rl.evaluation.measure.record_prediction import kl_along_play, prediction_sums
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.replay import Trajectory, replay
 from hanabi_rl.games.hanabi.rules import Rules
@@ -112,12 +114,16 @@ class Divergence(NamedTuple):
         return Ratio(self.kl, self.seat_timesteps)
 
 
-def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Prediction:
+def predict(policy: Policy, games: Games | GameRecords, chunk_size: int = _CHUNK) -> Prediction:
     """Accuracy and cross-entropy of `policy` on `games`, sums per deck; only `human_seats` count if
     the games have them.
 
-    Raises ValueError for games of other rules, or if the policy returns NaN.
+    Games of other games than Hanabi are summed per group of players, and every seat counts. Raises
+    ValueError for games of other rules, or if the policy returns NaN.
     """
+    if isinstance(games, GameRecords):
+        correct, nll, decisions = prediction_sums(policy, games)
+        return Prediction(correct, nll, decisions, decisions)
     of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_ids
     return Prediction(*(group_sums(column, decks) for column in of_games))
 
@@ -156,6 +162,9 @@ def kl_between(
 ) -> Divergence:
     """KL(reference || policy) along sampled self-play games of `policy` (`kl_to_bc`)."""
     rules = policy.rules
+    if not isinstance(rules, Rules):
+        kl, decisions = kl_along_play(reference, policy, num_games, seed)
+        return Divergence(kl, decisions, decisions)
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players
     records = play_games(lineup, rules, decks, seed, sample=True)

@@ -31,9 +31,14 @@ class ScoreSummary:
     points: Interval
     median: float
     zero_rate: float
-    perfect_rate: float
+    perfect_rate: float | None  # None: the game has no maximum score
     minimum: int
     num_games: int
+
+    @property
+    def points_mean(self) -> float | None:
+        """Mean of `points`; None for games other than Hanabi."""
+        return None if self.perfect_rate is None else self.points.mean
 
 
 def summarise(scores: np.ndarray, points: np.ndarray, max_score: float | None) -> ScoreSummary:
@@ -45,7 +50,7 @@ def summarise(scores: np.ndarray, points: np.ndarray, max_score: float | None) -
         points=mean_interval(points.mean(axis=0), min_value=low, max_value=high),
         median=float(np.median(scores)),
         zero_rate=float((scores == 0).mean()),
-        perfect_rate=np.nan if max_score is None else float((scores == max_score).mean()),
+        perfect_rate=None if max_score is None else float((scores == max_score).mean()),
         minimum=int(scores.min()),
         num_games=int(scores.size),
     )

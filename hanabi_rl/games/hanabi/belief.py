@@ -54,7 +54,7 @@ def hand_knowledge(rules: Rules, state: State, seat: jax.Array) -> HandKnowledge
         """Sets uint32[N] -> int32[K, N]."""
         return ((cards >> kinds) & 1).astype(jnp.int32)
 
-    copies = jnp.array([rules.num_cards_of_rank[k % rules.num_ranks] for k in range(len(kinds))])
+    copies = jnp.array(rules.num_copies)
     table = [state.fireworks, *jnp.moveaxis(state.discards, 1, 0)]
     unseen = copies[:, None] - sum(counts(cards) for cards in table)
     for other in range(rules.num_players):

@@ -218,7 +218,7 @@ def _check_moment(rules: Rules, step: int, seen: _Seen) -> None:
         "copies of each card",
         step,
         _count_cards(rules, game),
-        np.array(rules.num_cards_of_rank * rules.num_colors),
+        np.array(rules.num_copies),
     )
     _expect("information tokens in range", step, game.info_tokens <= rules.max_info_tokens, True)
     lives = (game.life_tokens >= 1) & (game.life_tokens <= rules.max_life_tokens)

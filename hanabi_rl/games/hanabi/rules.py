@@ -243,6 +243,16 @@ class Rules:
         lowest = sum(1 << (color * self.num_ranks) for color in range(self.num_colors))
         return tuple(lowest << rank for rank in range(self.num_ranks))
 
+    @property
+    def hint_cards(self) -> tuple[int, ...]:
+        """Set of cards of each colour, then of each rank."""
+        return self.color_cards + self.rank_cards
+
+    @cached_property
+    def num_copies(self) -> tuple[int, ...]:
+        """Copies of each card in the deck, by card id."""
+        return self.num_cards_of_rank * self.num_colors
+
     @cached_property
     def full_planes(self) -> tuple[int, ...]:
         """Plane j is the set of cards with at least j + 1 copies in the deck."""

@@ -14,7 +14,32 @@ from hanabi_rl.games.overcooked import dynamics
 from hanabi_rl.games.overcooked.kitchens import Kitchen, load_kitchen
 from hanabi_rl.games.overcooked.observation import NUM_CHANNELS, observe, observe_seat
 from hanabi_rl.games.overcooked.state import MAX_STEPS, State, pack_scenes, start_scene
-from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS
+from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS, STAY
+
+
+class RememberingState(State):
+    """`State` with the players' last actions."""
+
+    last: jax.Array
+    """uint8[N, P]."""
+
+
+def _remembering(state: State, last: jax.Array) -> RememberingState:
+    return RememberingState(
+        players=state.players,
+        pots=state.pots,
+        counters_low=state.counters_low,
+        counters_high=state.counters_high,
+        last=last,
+    )
+
+
+def _with_last(obs: jax.Array, last: jax.Array) -> jax.Array:
+    """Observations [..., H, W, C] with channels of the last action uint8 [...], one of them 1
+    everywhere."""
+    channels = (last[..., None] == jnp.arange(NUM_ACTIONS)).astype(obs.dtype)[..., None, None, :]
+    shape = (*obs.shape[:-1], NUM_ACTIONS)
+    return jnp.concatenate([obs, jnp.broadcast_to(channels, shape)], axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +58,8 @@ class Overcooked(Game):
     first."""
     horizon: int = 400
     """Steps of a game."""
+    last_action: bool = False
+    """Show each player its own last action in six more channels, as human players remember it."""
     num_players: ClassVar[int] = 2
     num_actions: ClassVar[int] = NUM_ACTIONS
     variant: ClassVar[str] = "kitchen"
@@ -54,7 +81,8 @@ class Overcooked(Game):
     @property
     def obs_shape(self) -> tuple[int, ...]:
         """Height, width and channels."""
-        return self.layout.height, self.layout.width, NUM_CHANNELS
+        channels = NUM_CHANNELS + self.last_action * NUM_ACTIONS
+        return self.layout.height, self.layout.width, channels
 
     @property
     def max_steps(self) -> int:
@@ -65,7 +93,14 @@ class Overcooked(Game):
         """See `Game`; all games start alike."""
         scene = start_scene(self.layout, self.starts)
         start = pack_scenes(self.layout, [scene])
-        return jax.tree.map(lambda word: jnp.broadcast_to(word, keys.shape[0]), start)
+        return self.of_core(jax.tree.map(lambda word: jnp.broadcast_to(word, keys.shape[0]), start))
+
+    def of_core(self, state: State) -> State:
+        """The game's states [N] at states of the kitchen; the last actions are stay."""
+        if not self.last_action:
+            return state
+        stay = jnp.full((state.players.shape[0], 2), STAY, jnp.uint8)
+        return _remembering(state, stay)
 
     def step(self, state: State, action: jax.Array, keys: jax.Array) -> tuple[State, Outcome]:
         """See `Game`."""
@@ -74,15 +109,22 @@ class Overcooked(Game):
         outcome = Outcome(
             reward=rewards.reward, done=after.steps >= self.horizon, shaped=rewards.shaped
         )
+        if isinstance(state, RememberingState):
+            after = _remembering(after, action.astype(jnp.uint8))
         return after, outcome
 
     def observe(self, state: State) -> jax.Array:
-        """Observations uint8[N, P, H, W, 26], see `observation.observe`."""
-        return observe(self.layout, state, self.horizon)
+        """Observations uint8[N, P, H, W, 26], see `observation.observe`, or with `last_action` 32
+        channels."""
+        obs = observe(self.layout, state, self.horizon)
+        return _with_last(obs, state.last) if isinstance(state, RememberingState) else obs
 
     def observe_seat(self, state: State, seat: jax.Array) -> jax.Array:
         """See `Game`."""
-        return observe_seat(self.layout, state, seat, self.horizon)
+        obs = observe_seat(self.layout, state, seat, self.horizon)
+        if not isinstance(state, RememberingState):
+            return obs
+        return _with_last(obs, jnp.where(seat == 0, state.last[:, 0], state.last[:, 1]))
 
     def score(self, state: State, total: jax.Array) -> jax.Array:
         """Points int32[N], those before a recorded start included."""

@@ -120,9 +120,7 @@ def replay_games(games: RecordedGames) -> list[Replay]:
     for number in np.unique(games.layout):
         chosen = np.flatnonzero(games.layout == number)
         kitchen = games.kitchen_of(int(chosen[0]))
-        first = pack_scenes(
-            kitchen, [Scene(((a, b), (c, d))) for (a, b), (c, d) in games.starts[chosen].tolist()]
-        )
+        first = start_states(kitchen, games.starts[chosen])
         actions = np.full((games.lengths[chosen].max(), len(chosen), 2), STAY, np.uint8)
         for column, game in enumerate(chosen):
             actions[: games.lengths[game], column] = games.actions[games.steps_of(game)]
@@ -134,6 +132,11 @@ def replay_games(games: RecordedGames) -> list[Replay]:
                 rewards[:length, column].astype(np.int32),
             )
     return [replay for replay in replays if replay is not None]
+
+
+def start_states(kitchen: Kitchen, starts: np.ndarray) -> State:
+    """States [N] at the start of games, from the players' places, integers [N, P, 2]."""
+    return pack_scenes(kitchen, [Scene(((a, b), (c, d))) for (a, b), (c, d) in starts.tolist()])
 
 
 @partial(jax.jit, static_argnums=0)

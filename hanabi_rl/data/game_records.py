@@ -1,0 +1,170 @@
+"""`GameRecords`: recorded games of a `Game` as first states and actions, and files of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.games.game import Game
+from hanabi_rl.games.overcooked.overcooked import Overcooked
+from hanabi_rl.games.overcooked.recorded_games import load_recorded_games, start_states
+from hanabi_rl.storage.jax_settings import with_fixed_settings
+
+PyTree = Any
+PARTS = ("train", "test")
+"""Parts of a file, `FILE?part=test`, as its source divides it."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GameRecords:
+    """``N`` games of at most ``T`` steps and ``P`` players, as NumPy arrays. The game's steps must
+    be deterministic."""
+
+    rules: Game
+    """The game, for policies."""
+    replay_rules: Game
+    """The same game with the length of the records, by which they are replayed and observed."""
+    starts: PyTree
+    """[N]: first states."""
+    actions: np.ndarray
+    """uint8[N, T, P]; any action after the end of a game."""
+    lengths: np.ndarray
+    """int32[N]: steps of each game."""
+    groups: np.ndarray
+    """int32[N]: players; games of one group are not independent."""
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def is_played(self) -> np.ndarray:
+        """bool[N, T]: the step is before the end of the game."""
+        return np.arange(self.actions.shape[1]) < self.lengths[:, None]
+
+    def select(self, index: Sequence[int] | np.ndarray) -> GameRecords:
+        """Games at `index` (integers or booleans), in that order."""
+        chosen = np.arange(len(self))[np.asarray(index)]
+        return dataclasses.replace(
+            self,
+            starts=jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], self.starts),
+            actions=self.actions[chosen],
+            lengths=self.lengths[chosen],
+            groups=self.groups[chosen],
+        )
+
+    def check_rules(self, rules: Any, where: str = "") -> None:
+        """Raise ValueError for games of other rules."""
+        if self.rules != rules:
+            raise ValueError(
+                f"{where}expected games of {rules.difference_from(self.rules)}, got games of "
+                f"{self.rules.difference_from(rules)}"
+            )
+
+    @with_fixed_settings
+    def read(self, function: Callable[[Game, PyTree, jax.Array], Any]) -> Any:
+        """Replay the games: `function(game, states [N], actions [N, P])` before every step, leaves
+        [T, N, ...]. It is compiled, so it must be a function of a module or cached."""
+        return jax.device_get(_read(function, self.replay_rules, self.starts, self.actions))
+
+    def states(self) -> PyTree:
+        """States before every step, leaves [T, N, ...]."""
+        return self.read(_state)
+
+    def content(self) -> tuple[Any, ...]:
+        """Arrays that identify the games."""
+        return self.starts, self.actions, self.lengths, self.groups
+
+
+def _state(rules: Game, state: PyTree, action: jax.Array) -> PyTree:
+    del action
+    return rules.stored(state)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _read(function: Callable[..., Any], rules: Game, starts: PyTree, actions: jax.Array) -> Any:
+    keys = jnp.zeros((len(actions), 2), jnp.uint32)
+
+    def one_step(state: PyTree, action: jax.Array) -> tuple[PyTree, Any]:
+        return rules.step(state, action, keys)[0], function(rules, state, action)
+
+    first = jax.tree.map(jnp.asarray, starts)
+    return jax.lax.scan(one_step, first, jnp.swapaxes(jnp.asarray(actions), 0, 1))[1]
+
+
+def load_game_records(names: Sequence[str], rules: Any, flag: str = "--data") -> GameRecords:
+    """Load the games of `rules` in files, each `FILE` or `FILE?part=train|test`.
+
+    Raises:
+        ValueError: no games of this game in a file, an unknown part, or a game for which there is
+            no format of files (`OvercookedDataError`: invalid games).
+    """
+    if not isinstance(rules, Overcooked):
+        raise ValueError(
+            f"{flag}: expected Hanabi or overcooked, of which there are files, got {rules.name}"
+        )
+    return _joined([_load(name, rules, flag) for name in names])
+
+
+def _load(name: str, rules: Overcooked, flag: str) -> GameRecords:
+    path, _, option = name.partition("?")
+    part = option.removeprefix("part=")
+    if option and part not in PARTS:
+        raise ValueError(f"{flag} {name}: expected ?part=train or ?part=test, got ?{option}")
+    games = load_recorded_games(Path(path).expanduser())
+    chosen = np.array([games.kitchen_of(game).name == rules.kitchen for game in range(len(games))])
+    if option:
+        chosen &= games.is_test == (part == "test")
+    if not chosen.any():
+        raise ValueError(f"{flag} {name}: expected games in {rules.kitchen}, got none")
+    games = games.select(chosen)
+    longest = int(games.lengths.max())
+    actions = np.zeros((len(games), longest, rules.num_players), np.uint8)
+    for game, length in enumerate(games.lengths):
+        actions[game, :length] = games.actions[games.steps_of(game)]
+    return GameRecords(
+        rules=rules,
+        replay_rules=rules.replace(horizon=longest),
+        starts=rules.of_core(start_states(rules.layout, games.starts)),
+        actions=actions,
+        lengths=games.lengths,
+        groups=games.pairs,
+    )
+
+
+def _joined(parts: Sequence[GameRecords]) -> GameRecords:
+    """All games of several files; pairs of different files are different."""
+    longest = max(part.actions.shape[1] for part in parts)
+    pad = [((0, 0), (0, longest - part.actions.shape[1]), (0, 0)) for part in parts]
+    actions = [np.pad(part.actions, edges) for part, edges in zip(parts, pad, strict=True)]
+    offsets = np.cumsum([0, *(int(part.groups.max()) + 1 for part in parts[:-1])])
+    horizons = [part.replay_rules for part in parts]
+    return GameRecords(
+        rules=parts[0].rules,
+        replay_rules=max(horizons, key=lambda rules: rules.max_steps),
+        starts=jax.tree.map(lambda *x: np.concatenate(x), *(part.starts for part in parts)),
+        actions=np.concatenate(actions),
+        lengths=np.concatenate([part.lengths for part in parts]),
+        groups=np.concatenate(
+            [part.groups + offset for part, offset in zip(parts, offsets, strict=True)]
+        ).astype(np.int32),
+    )
+
+
+def split_by_group(
+    records: GameRecords, fraction: float, seed: int
+) -> tuple[GameRecords, GameRecords]:
+    """Random parts of the games, the second with about `fraction` of the groups, at least one; no
+    group is in both. Raises ValueError for fewer than two groups."""
+    groups = np.random.default_rng(seed).permutation(np.unique(records.groups))
+    if len(groups) < 2:
+        raise ValueError(f"expected games of at least two groups of players, got {len(groups)}")
+    held = groups[: max(1, round(fraction * len(groups)))]
+    is_held = np.isin(records.groups, held)
+    return records.select(~is_held), records.select(is_held)

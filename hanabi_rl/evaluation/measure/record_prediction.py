@@ -1,0 +1,103 @@
+"""Prediction of recorded games of a `Game`, and the KL divergence of policies along its games."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.data.game_records import GameRecords
+from hanabi_rl.evaluation.measure.intervals import group_sums
+from hanabi_rl.learning.losses import kl_to_reference
+from hanabi_rl.play.game_episodes import play_episodes
+from hanabi_rl.storage.jax_settings import with_fixed_settings
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
+
+_CHUNK = 64
+"""Games at once."""
+
+
+@with_fixed_settings
+def record_logits(policy: Policy, records: GameRecords) -> np.ndarray:
+    """Logits of `policy` at every seat before every step, float32[N, T, P, A]. Raises ValueError
+    for games of other rules."""
+    records.check_rules(policy.rules)
+    parts = []
+    for first in range(0, len(records), _CHUNK):
+        index = np.arange(first, first + min(_CHUNK, len(records))) % len(records)
+        chunk = records.select(index)
+        starts = jax.tree.map(jnp.asarray, chunk.starts)
+        logits = jax.device_get(_logits(policy, starts, chunk.actions, chunk.replay_rules))
+        parts.append(logits[: len(records) - first])
+    return np.concatenate(parts)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _logits(policy: Policy, starts: Any, actions: jax.Array, rules: Any) -> jax.Array:
+    num_games, _, players = actions.shape
+
+    def flat(x: jax.Array) -> jax.Array:
+        return x.reshape(num_games * players, *x.shape[2:])
+
+    def step(carry: Any, now: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
+        (state, memory), (action, is_first) = carry, now
+        reset = jnp.broadcast_to(is_first, num_games * players)
+        memory, logits = policy.step(
+            memory, flat(rules.observe(state)), flat(rules.legal(state)), reset
+        )
+        keys = jnp.zeros((num_games, 2), jnp.uint32)
+        after = rules.step(state, action, keys)[0]
+        return (after, memory), logits.reshape(num_games, players, -1)
+
+    first = jnp.arange(actions.shape[1]) == 0
+    begin = starts, policy.init_carry(num_games * players)
+    _, logits = jax.lax.scan(step, begin, (jnp.swapaxes(actions, 0, 1), first))
+    return jnp.swapaxes(logits, 0, 1)
+
+
+def prediction_sums(
+    policy: Policy, records: GameRecords
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Correct predictions float64[G], nats float64[G] and decisions int64[G] of each group of
+    players. Raises ValueError for games of other rules or NaN."""
+    logits = record_logits(policy, records).astype(np.float64)
+    played = np.broadcast_to(records.is_played[:, :, None], logits.shape[:-1])
+    if np.isnan(logits[played]).any():
+        raise ValueError("expected logits that are numbers, got NaN")
+    peak = logits.max(axis=-1, keepdims=True)
+    log_sum = peak[..., 0] + np.log(np.exp(logits - peak).sum(axis=-1))
+    actions = records.actions.astype(np.int64)
+    nats = log_sum - np.take_along_axis(logits, actions[..., None], axis=-1)[..., 0]
+    correct = played & (logits.argmax(axis=-1) == actions)
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return group_sums(values.sum(axis=(1, 2)), records.groups)
+
+    return total(correct.astype(np.float64)), total(np.where(played, nats, 0.0)), total(played)
+
+
+def kl_along_play(
+    reference: Policy, policy: Policy, num_games: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """KL(reference || policy) in nats float64[N] and decisions int64[N] along sampled self-play
+    games of `policy`, whose game must have deterministic steps."""
+    rules = policy.rules
+    team = (policy,) * rules.num_players
+    played = play_episodes(team, num_games, seed, sample=True, purpose="kl")
+    records = GameRecords(
+        rules=rules,
+        replay_rules=rules,
+        starts=rules.start(jnp.zeros((num_games, 2), jnp.uint32)),
+        actions=played.actions,
+        lengths=played.lengths,
+        groups=np.arange(num_games, dtype=np.int32),
+    )
+    expected, got = (jnp.asarray(record_logits(of, records)) for of in (reference, policy))
+    kl = np.asarray(kl_to_reference(expected, got), np.float64)
+    counted = records.is_played
+    return np.where(counted[..., None], kl, 0).sum(axis=(1, 2)), rules.num_players * counted.sum(1)
