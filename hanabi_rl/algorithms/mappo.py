@@ -93,7 +93,7 @@ class CentralCritic(nn.Module):
         """state: float32 [T, B, X]; reset: bool [T, B] -> (carry, value [T, B])."""
         features = state
         if isinstance(self.network, MemoryNetwork):
-            carry, features = self.trunk.features(carry, state, reset)
+            carry, features = self.trunk.encode(carry, state, reset)
         return carry, self.head(features)
 
 

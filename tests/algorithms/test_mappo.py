@@ -26,6 +26,7 @@ from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 from hanabi_rl.nn.gru_network import GRUConfig
+from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.nn.transformer_network import TransformerConfig
@@ -230,6 +231,7 @@ def test_actor_and_critic_share_nothing(inputs: Inputs) -> None:
         ),
         pytest.param("overcooked:cramped_room", FEED_FORWARD, {}, marks=pytest.mark.slow),
         pytest.param("overcooked:cramped_room", LSTM, {}, marks=pytest.mark.slow),
+        pytest.param("overcooked:cramped_room", KitchenConfig(**SMALL), {}, marks=pytest.mark.slow),
         pytest.param("jaxmarl:MPE_simple_spread_v3", FEED_FORWARD, {}, marks=pytest.mark.slow),
     ],
 )
