@@ -34,9 +34,9 @@ class Late(Dice):
         return after, outcome.replace(done=after.time >= self.horizon + 1)
 
 
-class SharedKey(Dice):
-    def start(self, keys: Any) -> Any:
-        return super().start(jnp.broadcast_to(keys[-1:] + len(keys), keys.shape))
+class LocalIndex(GameEnv):
+    def reset(self, key: Any, num_envs: int, first_env: Any = 0) -> Any:
+        return super().reset(key, num_envs)
 
 
 class OtherSeat(Dice):
@@ -80,7 +80,7 @@ class StaleStart(GameEnv):
     ("env", "message"),
     [
         (Late().make_env(), "a game of over 9 steps"),
-        (SharedKey().make_env(), "shard"),
+        (LocalIndex(Dice()), "shard"),
         (OtherSeat().make_env(), "observe_seat"),
         (Forgets().make_env(), "observe of the stored state"),
         (NoAction().make_env(), "a legal action in every row"),
