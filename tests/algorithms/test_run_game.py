@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from support.runs import read_lines, read_state
 
-from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.ippo import IPPOConfig
@@ -129,9 +128,9 @@ def test_policy_file_keeps_game_and_identity(finished: Path, tmp_path: Path) -> 
     policy: Any = load_policy(finished)
     save_policy(tmp_path / "copy", policy, algorithm="ippo", steps=0, score=0.0)
     again: Any = load_policy(tmp_path / "copy")
-    assert again.rules == policy.rules and agent_hash(again) == agent_hash(policy)
+    assert again.rules == policy.rules and again.identity() == policy.identity()
     other = dataclasses.replace(policy, rules=policy.rules.replace(horizon=21))
-    assert agent_hash(other) != agent_hash(policy)
+    assert other.identity() != policy.identity()
     jax.tree.map(np.testing.assert_array_equal, again.params, policy.params)
     first, second = (play_episodes((agent, agent), 4) for agent in (policy, again))
     np.testing.assert_array_equal(first.actions, second.actions)
