@@ -101,7 +101,7 @@ def jaxmarl_curve(name: str, steps: int, seed: int) -> tuple[np.ndarray, float]:
             play, (params, obs, state), jax.random.split(play_key, STEPS)
         )
         x, action, log_prob, value, reward, ended, (returns, finished) = steps
-        last = net.apply(params, rows(obs))[1]
+        last = jnp.asarray(net.apply(params, rows(obs))[1])
 
         def back(carry: Any, now: Any) -> Any:
             running, following = carry
@@ -111,7 +111,7 @@ def jaxmarl_curve(name: str, steps: int, seed: int) -> tuple[np.ndarray, float]:
             return (running, value), running
 
         _, advantage = jax.lax.scan(
-            back, (jnp.zeros_like(last), last), (reward, value, ended), reverse=True
+            back, (jnp.zeros(last.shape), last), (reward, value, ended), reverse=True
         )
         batch = (x, action, log_prob, value, advantage, advantage + value)
         flat = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:]), batch)
