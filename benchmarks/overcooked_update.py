@@ -11,7 +11,7 @@ With `--points`, each side trains with its own settings (ours: `configs/ippo/ove
 the mean of the games that end in an update reaches the points; compile times are separate.
 """
 
-import dataclasses
+import collections
 import math
 import sys
 from pathlib import Path
@@ -26,6 +26,7 @@ import plain_overcooked_ippo as plain
 
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.games.overcooked import Overcooked
+from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.ppo import PPO
@@ -44,6 +45,7 @@ MLP = NetworkConfig(
     dropout=0.0,
 )
 CNN = ConvConfig(channels=(32, 32, 32), embedding=(64,), decoder=(64,), critic=(64,))
+REPOSITORY = Path(__file__).parents[1]
 BATCHES = {"16x128": (16, 128, 4), "64x256": (64, 256, 16)}
 """Environments, steps and minibatches: jaxmarl's `ff` script, and its largest setting."""
 
@@ -74,12 +76,59 @@ def ours(ppo: PPO) -> tuple[Any, tuple[Any, ...]]:
     )
 
 
+def time_to_points(points: float, names: list[str], max_core_s: float = 300.0) -> common.Record:
+    """Core seconds and environment steps until an update's games have a mean of `points` in cramped
+    room, each side with its own settings, compilation excluded."""
+    preset = load_preset(IPPOConfig, "ippo", "overcooked", REPOSITORY / "configs")
+    sides: dict[str, Any] = {
+        "ours": (*ours(PPO(preset, preset.network)), preset.num_envs * preset.num_steps)
+    }
+    for network in names:
+        settings = {"mlp": plain.Settings(), "cnn": plain.CNN}[network]
+        work = settings.num_envs * settings.num_steps
+        sides[f"plain_{network}"] = (*plain.build(settings), work)
+    record: common.Record = {}
+    for name, (function, args, work) in sides.items():
+        executable, compile_s = common.compiled(function, *args)
+        started, updates, mean = common.core_seconds(), 0, math.nan
+        # a mean of few games is noisy: the last ten updates with games
+        recent: collections.deque[float] = collections.deque(maxlen=10)
+        while True:
+            if name == "ours":
+                *following, metrics = executable(*args)
+                args, now = (*following, args[2]), float(metrics["train_score"])
+            else:
+                args, reached = executable(*args)
+                now = float(reached)
+            updates += 1
+            if not math.isnan(now):
+                recent.append(now)
+                mean = sum(recent) / len(recent)
+            seconds = common.core_seconds() - started
+            if updates % 50 == 0:
+                print(
+                    f"{name}: {updates * work:,} steps, {seconds:.0f} s, {mean:.1f}",
+                    file=sys.stderr,
+                )
+            if (mean >= points and len(recent) == 10) or seconds > max_core_s:
+                break
+        found = {
+            f"{name}_points": round(mean, 1),
+            f"{name}_core_s": round(seconds, 1),
+            f"{name}_steps": updates * work,
+            f"{name}_compile_s": round(compile_s, 1),
+        }
+        print(found, file=sys.stderr)
+        record |= found
+    return record
+
+
 def measure(
     layouts: str = "cramped_room", networks: str = "mlp,cnn", repeats: int = 5, points: float = 0.0
 ) -> common.Record:
     """Times both sides; returns the JSON record."""
     if points:
-        return time_to_points(points)
+        return time_to_points(points, networks.split(","))
     record: common.Record = {}
     for layout in layouts.split(","):
         for name in networks.split(","):

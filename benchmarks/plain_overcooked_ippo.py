@@ -127,7 +127,7 @@ def build(settings: Settings, kernel: int = 5) -> tuple[Any, tuple[Any, ...]]:
         weight = shaping(update * c.num_steps * num_envs)
         shaped = stack(info["shaped_reward"])
         out = {
-            "done": stack(done_of_all(done)),
+            "done": stack(done),
             "action": action,
             "value": value,
             "reward": stack(reward) + weight * shaped,
@@ -136,9 +136,6 @@ def build(settings: Settings, kernel: int = 5) -> tuple[Any, tuple[Any, ...]]:
         }
         ended = (info["returned_episode"], info["returned_episode_returns"])
         return (params, state, obs, update, key), (out, ended)
-
-    def done_of_all(done: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        return {agent: done[agent] for agent in agents}
 
     def gae(carry: Any, now: Any) -> Any:
         advantage, following = carry

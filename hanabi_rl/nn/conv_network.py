@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
