@@ -85,3 +85,10 @@ def test_policy_is_learners_actor_and_survives_file(tmp_path: Any) -> None:
 def test_channels_out_of_range() -> None:
     with pytest.raises(ValueError, match=r"network.channels: expected positive widths, got \(0,\)"):
         ConvConfig(channels=(0,))
+
+
+def test_observations_without_grid_are_refused() -> None:
+    reset, legal = jnp.zeros((1, 2), bool), jnp.ones((1, 2, 4), bool)
+    actor: Any = SMALL.actor(4)
+    with pytest.raises(ValueError, match=r"conv needs observations \[H, W, C\], got \(5,\)"):
+        actor.init(jax.random.key(0), (), jnp.zeros((1, 2, 5)), legal, reset)
