@@ -154,8 +154,8 @@ def measure(
                 advance["ours"] = common.repeated(
                     executable, own, lambda out, args: (*out[:2], args[2]), work
                 )
-                for side in advance.values():
-                    side()  # the first update touches memory for the first time
+                for first_update in advance.values():
+                    first_update()  # the first update touches memory for the first time
                 rates = common.alternate(advance, repeats)
                 for side, values in rates.items():
                     record |= common.median_of(f"{key}_{side}_per_s", values)

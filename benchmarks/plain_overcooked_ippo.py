@@ -74,7 +74,7 @@ class ActorCritic(nn.Module):
         def layer(width: int, scale: float = math.sqrt(2)) -> nn.Dense:
             return nn.Dense(width, kernel_init=nn.initializers.orthogonal(scale))
 
-        hidden = (64, 64)
+        hidden: tuple[int, ...] = (64, 64)
         if self.network == "cnn":
             for size in (self.kernel, 3, 3):
                 orthogonal = nn.initializers.orthogonal(math.sqrt(2))

@@ -25,7 +25,7 @@ class ConvConfig(NetworkConfig):
     activation: Literal["gelu", "relu"] = "relu"
     layer_norm: bool = False
     dropout: float = 0.0
-    kind: Literal["conv"] = "conv"  # type: ignore[misc]
+    kind: Literal["conv"] = "conv"
     """Type of network: convolutions on a grid."""
 
     def __post_init__(self) -> None:
