@@ -30,6 +30,7 @@ from hanabi_rl.evaluation.reporting.gauntlet import partner_parts
 from hanabi_rl.evaluation.reporting.matrix import matrix_parts, short_labels, write_matrix
 from hanabi_rl.evaluation.reporting.tables import to_text
 from hanabi_rl.evaluation.reporting.training_report import score_table
+from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch.presets import configs_folder, load_preset
 from hanabi_rl.runs.run_dir import LATEST_POLICY, create_run
@@ -60,7 +61,8 @@ def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: An
     Args:
         algorithm: name of an algorithm, or your own.
         preset: preset of the algorithm, of another one (`"ippo/small"`), or a .toml file; None: the
-            config's defaults.
+            config's defaults. With another `game` than Hanabi, quick is that game's preset, or
+            overcooked's settings.
         fields: fields of the config that replace the preset's: `total_steps=100_000`,
             `network={"kind": "gru"}`, `game=Rules(3)`.
 
@@ -70,6 +72,9 @@ def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: An
     if fields.get("seeds") or fields.get("resume"):
         raise ValueError("train: expected one new run, got seeds or resume: use `hanabi-rl train`")
     config = entry.config()
+    if preset == "quick" and isinstance(game := fields.get("game"), Game):
+        own = configs_folder() / entry.name / f"{game.name}.toml"
+        preset = game.name if own.exists() else "overcooked"
     if preset is not None:
         other, _, name = (
             preset.rpartition("/") if not preset.endswith(".toml") else ("", "", preset)

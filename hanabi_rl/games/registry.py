@@ -29,7 +29,10 @@ def game_class(name: Any) -> Any:
     """Class of the game of that name. Raises ValueError for an unknown name."""
     found = {cls.name: cls for cls in subclasses(Game)} | GAMES
     if name not in [*found]:
-        raise ValueError(f"expected a game, one of {', '.join(found)}, got {name!r}")
+        raise ValueError(
+            f"expected a game, one of {', '.join(sorted(found))}, got {name!r}; a game of your own "
+            "is known once its module is imported"
+        )
     return found[name]
 
 

@@ -114,7 +114,14 @@ class PPOConfig(TrainingConfig):
         if not is_hanabi and self.shaping == HanabiShaping():  # the default
             object.__setattr__(self, "shaping", GameShaping())
         elif is_hanabi != hanabis:
-            raise ValueError(f"shaping: expected that of {self.game.name}, got {self.shaping}")
+            wanted = "HanabiShaping" if is_hanabi else "GameShaping (the preset's [shaping])"
+            raise ValueError(
+                f"shaping: expected {wanted} for {self.game.name}, got {self.shaping}"
+            )
+        if self.privileged_critic and not is_hanabi:
+            raise ValueError(
+                f"privileged_critic: expected False in {self.game.name}, which has no hidden hands"
+            )
         check_divides("num_envs", self.num_envs, "num_shuffle_blocks", self.num_shuffle_blocks)
         actors = self.num_envs // self.num_shuffle_blocks * self.game.num_players
         check_divides(
