@@ -106,23 +106,6 @@ def replay_app(source: str | Path, game: int) -> Starlette:
     return make_app(games_in(games), num_games=len(games))
 
 
-def load_agent(game: str, agents: Sequence[str]) -> Policy:
-    """The one agent of a game OVERCOOKED:KITCHEN."""
-    from hanabi_rl.games.overcooked.overcooked import Overcooked
-    from hanabi_rl.games.registry import game_from_text
-    from hanabi_rl.people.serve.overcooked.agents import load_overcooked_agent
-
-    try:
-        rules = game_from_text(game)
-    except ValueError as error:
-        raise ValueError(f"--game: {error}") from error
-    if not isinstance(rules, Overcooked):
-        raise ValueError(f"--game: expected hanabi or overcooked:KITCHEN, got {game!r}")
-    if len(agents) != 1:
-        raise ValueError(f"expected one agent for Overcooked, got {' '.join(agents) or 'none'}")
-    return load_overcooked_agent(agents[0], rules)
-
-
 def kitchen_app(
     agent: Policy,
     name: str,
