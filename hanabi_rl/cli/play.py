@@ -60,8 +60,9 @@ def play(
     """Play Hanabi or Overcooked with agents in the browser, Hanabi also in the terminal, or watch.
 
     Args:
-        agents: your partners (in Overcooked one); default: the best agent of `hanabi-rl gauntlet`. One agent takes all
-            other seats; several agents sit clockwise from you. With --watch: agents to watch.
+        agents: your partners, in Overcooked one; default: the best agent of `hanabi-rl gauntlet`.
+            One agent takes all other seats; several agents sit clockwise from you. With --watch:
+            agents to watch.
         players: number of players, 2 to 5, including you; None: the agents' number, otherwise 2.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: play as text with typed moves, also from a pipe.
