@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from hanabi_rl.cli.agents import File, Sample, load_hanabi_agents
+from hanabi_rl.cli.agents import File, Sample, load_agents
 from hanabi_rl.storage.validation import MAX_EXACT_INT, BoundedCount, PositiveInt, Range, Seed
 from hanabi_rl.storage.words import count
 
@@ -56,7 +56,7 @@ def select_partners(
         if not partner.best_response:
             raise ValueError(f"{candidates}: expected a best_response of {partner.agent}")
     names = [partner.agent for partner in read.partners]
-    policies = load_hanabi_agents(names, read.players)
+    policies = load_agents(names, read.players)
     draws = samples if search == "dpp" else None
     try:
         check_distinct(policies, names)
