@@ -20,6 +20,7 @@ from hanabi_rl.games.overcooked.paths import shortest_paths
 from hanabi_rl.games.overcooked.state import DISH, ONION, SOUP, start_scene
 
 ROOM = load_kitchen("cramped_room")  # XXPXX / O   O / X   X / XDXSX
+GAME = kitchen_game(ROOM)
 
 
 def games(kitchen, policies, steps, count=8, **kwargs):
@@ -113,7 +114,7 @@ def test_hesitates_before_a_contested_cell_and_before_a_step_back():
     assert next_action(ROOM, free) == LEFT
     assert next_action(ROOM, dataclasses.replace(free, directions=(3, 1))) is None
     bot, cells = (
-        ErrandBot(rules=kitchen_game(ROOM), smoothing=1e-6),
+        ErrandBot(rules=GAME, smoothing=1e-6),
         [ROOM.floor.index(x) for x in ((1, 2), (2, 2))],
     )
     obs = observe(ROOM, pack_scenes(ROOM, [free]))[:, 0]
@@ -140,7 +141,7 @@ def test_a_giver_puts_its_thing_where_both_reach():
 def test_errands(errand):
     traces = games(
         ROOM,
-        (ErrandBot(rules=kitchen_game(ROOM), errand=errand), StillBot(rules=kitchen_game(ROOM))),
+        (ErrandBot(rules=GAME, errand=errand), StillBot(rules=GAME)),
         60,
         2,
     )
@@ -170,7 +171,7 @@ def test_scores(name):
 
 
 def test_rows_do_not_depend_on_each_other():
-    bot = ErrandBot(rules=kitchen_game(ROOM))
+    bot = ErrandBot(rules=GAME)
     starts = pack_scenes(ROOM, [start_scene(ROOM), Scene(((1, 1), (2, 1)), (2, 0), (ONION, 0))])
     obs, legal = observe(ROOM, starts)[:, 0], jnp.ones((2, 6), bool)
     carry = jnp.array([[0, 0, 3], [0, 1, -1]])
@@ -183,7 +184,7 @@ def test_rows_do_not_depend_on_each_other():
 
 
 def test_without_keys_the_distribution_is_the_mean_over_keys():
-    bot = ErrandBot(rules=kitchen_game(ROOM))
+    bot = ErrandBot(rules=GAME)
     scene = Scene(((1, 1), (2, 1)), (2, 0), (ONION, 0))
     obs = jnp.repeat(observe(ROOM, pack_scenes(ROOM, [scene]))[:, 0], 2000, axis=0)
     legal, reset = jnp.ones((2000, 6), bool), jnp.ones(2000, bool)
@@ -196,9 +197,9 @@ def test_without_keys_the_distribution_is_the_mean_over_keys():
 
 
 def test_identities_differ():
-    bots = [ErrandBot(rules=kitchen_game(ROOM), errand=errand) for errand in ERRANDS]
+    bots = [ErrandBot(rules=GAME, errand=errand) for errand in ERRANDS]
     bots += [
-        ErrandBot(rules=kitchen_game(ROOM), is_stubborn=True),
-        StillBot(rules=kitchen_game(ROOM)),
+        ErrandBot(rules=GAME, is_stubborn=True),
+        StillBot(rules=GAME),
     ]
     assert len({bot.identity() for bot in bots}) == 5
