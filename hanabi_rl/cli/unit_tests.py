@@ -25,11 +25,12 @@ def unit_tests(
 ) -> Parts:
     """Print each agent's pass rate on 16 robustness tests (in Overcooked 10), with failures.
 
-    Hanabi: standard game, two or three players. Scripted players play each situation from the first turn;
-    then the agent acts. Tests of partner modelling (AR, A+MR) are pairs of situations with
-    different partner behaviour. Two reference players are available as agents: `reference:memory`
-    passes every test; `reference:memoryless` reads only the last move, which shows which tests
-    need memory. In Overcooked, in kitchens where both players reach everything: rates by seat.
+    Standard game of Hanabi, two or three players. Scripted players play each situation from the
+    first turn; then the agent acts. Tests of partner modelling (AR, A+MR) are pairs of situations
+    with different partner behaviour. Two reference players are available as agents:
+    `reference:memory` passes every test; `reference:memoryless` reads only the last move, which
+    shows which tests need memory. Kitchens of Overcooked in which both players reach everything:
+    pass rates by seat.
 
     Args:
         games: recorded games as the source of situations for two of the tests; default: self-play

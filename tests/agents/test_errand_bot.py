@@ -21,6 +21,7 @@ from hanabi_rl.games.overcooked.state import DISH, ONION, SOUP, start_scene
 
 ROOM = load_kitchen("cramped_room")  # XXPXX / O   O / X   X / XDXSX
 GAME = kitchen_game(ROOM)
+GAME = GAME
 
 
 def games(kitchen, policies, steps, count=8, **kwargs):
