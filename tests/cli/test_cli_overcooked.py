@@ -12,6 +12,7 @@ from support.policies import network_policy
 from hanabi_rl.agents.loading import load_agents, load_policy
 from hanabi_rl.agents.policy_file import write_file
 from hanabi_rl.cli import main
+from hanabi_rl.cli.live import agent_by_players
 from hanabi_rl.evaluation.measure.cells import CellCache
 from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents, play_matrix
 from hanabi_rl.evaluation.overcooked import unit_tests
@@ -46,7 +47,9 @@ def test_evaluate_has_no_figures_of_hanabi(agent, capsys):
 
 
 def test_bots_take_the_game_of_the_flag_or_of_trained_agents(agent):
-    errand, rand = load_agents(["bot:errand?errand=dishes", "bot:random"], None, "overcooked:cc")
+    errand, rand = load_agents(
+        ["bot:errand?errand=dishes", "bot:random"], None, "overcooked:counter_circuit"
+    )
     assert errand.rules == rand.rules == Overcooked(kitchen="counter_circuit")
     policy, still = load_agents([agent, "bot:still"], None, ROOM)
     assert still.rules == policy.rules == Overcooked(horizon=12, last_action=True)
@@ -147,7 +150,6 @@ def test_unit_tests(capsys, monkeypatch):
         "conventions AGENT",
         "adaptation AGENT bot:random",
         "leaderboard --proxies bot:random --agents AGENT",
-        "live AGENT --players 2",
     ],
 )
 def test_commands_of_hanabi_refuse_agents_of_overcooked(agent, capsys, command):
@@ -156,6 +158,8 @@ def test_commands_of_hanabi_refuse_agents_of_overcooked(agent, capsys, command):
     error = capsys.readouterr().err
     assert f"{agent}: expected an agent of hanabi, got one of overcooked" in error
     assert "Traceback" not in error
+    with pytest.raises(ValueError, match="expected an agent of hanabi, got one of overcooked"):
+        agent_by_players(agent, (2,))
 
 
 @pytest.mark.parametrize(
