@@ -60,6 +60,7 @@ def cross_play(
     from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents
     from hanabi_rl.evaluation.reporting import matrix as report
 
+    chosen_decks(seed_names, games, seed)  # fail on invalid names before the agents load
     policies, labels = load_agents(agents, players, game), report.short_labels(agents)
     games, seed, named = chosen_decks(seed_names, games, seed, policies[0].rules.name)
     groups = assign_groups(agents, labels, algorithms_of(agents, policies), group)

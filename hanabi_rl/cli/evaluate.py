@@ -47,6 +47,7 @@ def evaluate(
     from hanabi_rl.games.registry import game_to_text
     from hanabi_rl.play.decks import seed_decks
 
+    chosen_decks(seed_names, games, seed)  # fail on invalid names before the agent loads
     policy = load_agent(agent, players, game)
     games, seed, named = chosen_decks(seed_names, games, seed, policy.rules.name)
     decks = seed_decks(policy.rules, named) if named else None
