@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hanabi_rl.agents.loading import load_agents, load_policy
-from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy import Policy, check_hanabi
 from hanabi_rl.agents.provenance import training_partners
 from hanabi_rl.agents.python_agent import as_policy
 from hanabi_rl.algorithms.base import Algorithm
@@ -272,6 +272,7 @@ def gauntlet(
     if series < 1 or games % series:
         raise ValueError(f"games: expected a multiple of series={series}, got {games}")
     ((name, policy),) = _load([agent], players)
+    check_hanabi(policy, name)
     partners = of_gauntlet.gauntlet_partners(policy, human_proxies)
     seen = training_partners(str(agent)) if isinstance(agent, str | Path) else ()
     return GauntletScores(

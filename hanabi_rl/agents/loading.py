@@ -50,6 +50,7 @@ from hanabi_rl.agents.python_agent import (
 from hanabi_rl.agents.search.config import option_types, search_config
 from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.renamed_fields import RENAMED_OPTIONS
@@ -423,10 +424,13 @@ def _known_names() -> list[str]:
     return [f"{scheme}:{name}" for scheme, names in schemes.items() for name in names]
 
 
-def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Policy]:
+def load_agents(
+    names: Sequence[str], num_players: int | None = None, game: str | None = None
+) -> list[Policy]:
     """Load agents for one game; agents that play any game get that of the others.
 
-    `num_players` None: the number of the trained agents, or 2 if all are bots. A repeated name is
+    `num_players` None: the number of the trained agents, or 2 if all are bots. `game`: `NAME` or
+    `NAME:VARIANT`; None: the trained agents' game, or Hanabi if all are bots. A repeated name is
     the same object. Raises ValueError as `load_policy`, or for agents of different games.
     """
     found: dict[str, Policy] = {
@@ -438,7 +442,14 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
                 f"{name}: expected --players {policy.rules.num_players}, which it was trained for, "
                 f"got {num_players}"
             )
-    rules = next((p.rules for p in found.values()), Rules(num_players=num_players or 2))
+    rules = next((p.rules for p in found.values()), None)
+    if game is not None:
+        rules = _game_of(game, rules or Rules(num_players=num_players or 2))
+        if num_players not in (None, rules.num_players):
+            raise ValueError(
+                f"--players: expected {rules.num_players} in {game}, got {num_players}"
+            )
+    rules = rules or Rules(num_players=num_players or 2)
     for name, policy in found.items():
         if policy.rules != rules:
             raise ValueError(
@@ -450,6 +461,14 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
         if name not in found:
             found[name] = load_policy(name, rules)
     return [found[name] for name in names]
+
+
+def _game_of(text: str, default: Any) -> Any:
+    """The game `--game`, see `game_from_text`."""
+    try:
+        return game_from_text(text, default)
+    except ValueError as error:
+        raise ValueError(f"--game: {error}") from error
 
 
 def is_bundled_for(name: str, rules: Rules) -> bool:

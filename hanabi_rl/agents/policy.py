@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 PyTree = Any
 
 
+def check_hanabi(policy: Policy, name: str) -> None:
+    """Raise ValueError for an agent of another game."""
+    if (game := policy.rules.name) != "hanabi":
+        raise ValueError(f"{name}: expected an agent of hanabi, got one of {game}")
+
+
 @runtime_checkable
 class Policy(Protocol):
     """Interface of an agent for a batch of seats; a pytree argument of jitted functions.

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import tyro
 
+from hanabi_rl.cli import overcooked
 from hanabi_rl.cli.agents import (
+    OTHER_GAMES,
     AgentOrFile,
     DeckSeed,
+    GameName,
     Players,
     Sample,
     games_of_source,
@@ -97,8 +100,9 @@ def conventions(
 def interdependence(
     source: AgentOrFile,
     partner: _Partner = "",
+    game: GameName = None,
     players: Players = None,
-    games: BoundedCount = 1000,
+    games: BoundedCount | None = None,
     seed: DeckSeed = 0,
     sample: Sample = False,
     reference_games: Annotated[int, Range(0, 10_000_000)] = 500,
@@ -106,12 +110,12 @@ def interdependence(
     """Print how the moves of a team depend on each other.
 
     The table has the outcomes of hints, and the cards played and tokens gained by one seat that
-    another seat made possible.
+    another seat made possible. In Overcooked: things that one player handed to the other.
 
     Args:
         source: agent, or file of games (.safetensors, .json or .jsonl), of which every seat counts.
         partner: agent in the other seats; default: copies of the agent.
-        games: number of games to play.
+        games: number of games to play; None: 1000, of Overcooked 200 with the agent in each seat.
         reference_games: number of decks on which bot:random and bot:convention also play, for
             comparison; 0: no comparison.
     """
@@ -119,10 +123,22 @@ def interdependence(
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.reporting.measures import interdependence_parts
 
-    if partner and names_games(source):
+    is_file = names_games(source) or overcooked.is_source(source.partition("?")[0])
+    if partner and is_file:
         raise ValueError(f"expected no partner for the recorded games of {source}, got {partner}")
+    if overcooked.is_source(source.partition("?")[0]):
+        yield from overcooked.recorded_interdependence(source, game)
+        return
+    if not is_file:
+        names = [source, *filter(None, [partner])]
+        policies = load_agents(names, players, game)
+        if policies[0].rules.name != "hanabi":
+            number = OTHER_GAMES if games is None else games
+            yield from overcooked.played_interdependence(names, policies, number, seed)
+            return
+    games = 1000 if games is None else games
     if partner:
-        agent, other = load_agents([source, partner], players)
+        agent, other = policies
         played, roles = measure.play_team(agent, other, games, seed, sample=sample)
         title = f"{source}: {play_mode(sample)} play, one agent with {partner}, seed {seed}"
         about = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.cli import overcooked
-from hanabi_rl.cli.agents import Flag, SeedNames, chosen_decks, load_agents
+from hanabi_rl.cli.agents import Flag, GameName, SeedNames, chosen_decks, load_agents
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.validation import Port, PositiveInt, Range, Seconds, Seed
 
@@ -41,7 +41,7 @@ def play(
     agents: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[AGENT ...]")
     ] = (),
-    game: Annotated[str | None, tyro.conf.arg(metavar="hanabi|overcooked:KITCHEN")] = None,
+    game: GameName = None,
     players: int | None = None,
     watch: Flag = False,
     terminal: Flag = False,
@@ -60,9 +60,9 @@ def play(
     """Play Hanabi or Overcooked with agents in the browser, Hanabi also in the terminal, or watch.
 
     Args:
-        agents: your partners; default: the best agent of `hanabi-rl gauntlet`. One agent takes all
-            other seats; several agents sit clockwise from you. With --watch: agents to watch.
-        game: game to play; None: the agent's. Overcooked has one agent, also random or stay.
+        agents: your partners, in Overcooked one; default: the best agent of `hanabi-rl gauntlet`.
+            One agent takes all other seats; several agents sit clockwise from you. With --watch:
+            agents to watch.
         players: number of players, 2 to 5, including you; None: the agents' number, otherwise 2.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: play as text with typed moves, also from a pipe.
@@ -83,17 +83,19 @@ def play(
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
     is_hanabi = game in (None, "hanabi")
     names = _lineup(agents, players, watch) if is_hanabi else list(agents)
+    if not is_hanabi and len(names) != 1:
+        raise ValueError(f"expected one agent for {game}, got {' '.join(names) or 'none'}")
     named = chosen_decks(seed_names, None, seed)[-1]
     if not terminal:
         check_extra("; --terminal does not")
     loaded: list[Policy] = []
-    if not is_hanabi:
-        loaded = [overcooked.load_agent(str(game), agents)]
-    elif process is None:
+    if process is None:
         with progress(f"loading {', '.join(dict.fromkeys(names))}"):
             several = len(names) + (not watch) if len(names) > 1 else None
-            loaded = list(load_agents(names, players or several))
-    if loaded and loaded[0].rules.name == "overcooked":
+            loaded = list(load_agents(names, players or several, game))
+    if loaded and loaded[0].rules.name != "hanabi":
+        if loaded[0].rules.name != "overcooked":
+            raise ValueError(f"play: expected hanabi or overcooked, got {loaded[0].rules.name}")
         _check_unused(
             "overcooked",
             {

@@ -129,6 +129,7 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
             another game than the standard game.
     """
     from hanabi_rl.agents.loading import load_policy, plays_any_game
+    from hanabi_rl.agents.policy import check_hanabi
     from hanabi_rl.games.hanabi.rules import Rules
 
     found: dict[int, tuple[str, Policy]] = {}
@@ -137,6 +138,7 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
     free = set(sizes) - {policy.rules.num_players for _, policy in loaded}
     loaded += [(bot, load_policy(bot, Rules(num_players=n))) for bot in bots for n in sorted(free)]
     for name, policy in loaded:
+        check_hanabi(policy, name)
         size = policy.rules.num_players
         if not policy.rules.is_standard:
             got = policy.rules.difference_from(Rules(num_players=size))

@@ -39,6 +39,8 @@ class GameRecords:
     """int32[N]: steps of each game."""
     groups: np.ndarray
     """int32[N]: players; games of one group are not independent."""
+    human_seats: np.ndarray | None = None
+    """bool[N, P]: only these seats are cloned and predicted; None: every seat."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -47,6 +49,12 @@ class GameRecords:
     def is_played(self) -> np.ndarray:
         """bool[N, T]: the step is before the end of the game."""
         return np.arange(self.actions.shape[1]) < self.lengths[:, None]
+
+    @property
+    def is_counted(self) -> np.ndarray:
+        """bool[N, T, P]: decisions that are cloned and predicted."""
+        played = np.repeat(self.is_played[:, :, None], self.actions.shape[2], axis=2)
+        return played if self.human_seats is None else played & self.human_seats[:, None]
 
     def select(self, index: Sequence[int] | np.ndarray) -> GameRecords:
         """Games at `index` (integers or booleans), in that order."""
@@ -57,6 +65,7 @@ class GameRecords:
             actions=self.actions[chosen],
             lengths=self.lengths[chosen],
             groups=self.groups[chosen],
+            human_seats=None if self.human_seats is None else self.human_seats[chosen],
         )
 
     def check_rules(self, rules: Any, where: str = "") -> None:
@@ -79,7 +88,8 @@ class GameRecords:
 
     def content(self) -> tuple[Any, ...]:
         """Arrays that identify the games."""
-        return self.starts, self.actions, self.lengths, self.groups
+        seats = () if self.human_seats is None else (self.human_seats,)
+        return self.starts, self.actions, self.lengths, self.groups, *seats
 
 
 def _state(rules: Game, state: PyTree, action: jax.Array) -> PyTree:
@@ -135,6 +145,7 @@ def _load(name: str, rules: Overcooked, flag: str) -> GameRecords:
         actions=actions,
         lengths=games.lengths,
         groups=games.pairs,
+        human_seats=games.human_seats,
     )
 
 
@@ -145,6 +156,13 @@ def _joined(parts: Sequence[GameRecords]) -> GameRecords:
     actions = [np.pad(part.actions, edges) for part, edges in zip(parts, pad, strict=True)]
     offsets = np.cumsum([0, *(int(part.groups.max()) + 1 for part in parts[:-1])])
     horizons = [part.replay_rules for part in parts]
+    seats = [part.human_seats for part in parts]
+    if any(of_part is not None for of_part in seats):
+        every = [np.ones((len(part), part.rules.num_players), bool) for part in parts]
+        pairs = zip(seats, every, strict=True)
+        human_seats = np.concatenate([own if own is not None else all_of for own, all_of in pairs])
+    else:
+        human_seats = None
     return GameRecords(
         rules=parts[0].rules,
         replay_rules=max(horizons, key=lambda rules: rules.max_steps),
@@ -154,6 +172,7 @@ def _joined(parts: Sequence[GameRecords]) -> GameRecords:
         groups=np.concatenate(
             [part.groups + offset for part, offset in zip(parts, offsets, strict=True)]
         ).astype(np.int32),
+        human_seats=human_seats,
     )
 
 

@@ -150,6 +150,8 @@ class Game:
     is_greedy: ClassVar[bool] = False
     """Evaluate policies by their most likely actions instead of sampled ones. Games that always
     start alike need samples."""
+    idle_action: ClassVar[int | None] = None
+    """Action that does nothing; None: there is none."""
 
     name: str = dataclasses.field(kw_only=True)
     num_players: ClassVar[int]

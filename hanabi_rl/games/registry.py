@@ -57,6 +57,12 @@ def game_from_text(text: str, default: Any = None) -> Any:
     return base.replace(**{field: variant} if colon else {})
 
 
+def game_to_text(rules: Any) -> str:
+    """`NAME` or `NAME:VARIANT` of a game, see `game_from_text`."""
+    field: str = getattr(rules, "variant", "")
+    return f"{rules.name}:{getattr(rules, field)}" if field else str(rules.name)
+
+
 def game_to_dict(rules: Any) -> dict[str, Any]:
     """`name` and parameters of a game, for files and identities."""
     return {"name": rules.name, **dataclasses.asdict(rules)}

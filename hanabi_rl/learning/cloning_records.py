@@ -23,17 +23,19 @@ class RecordDataset(flax.struct.PyTreeNode):
 
     states: PyTree  # [S, ...], before each step
     actions: jax.Array  # int32 [S, P]
+    decisions: jax.Array  # int32 [D], P * step + seat
     rules: Any = flax.struct.field(pytree_node=False)
     network: NetworkKind = flax.struct.field(pytree_node=False)
     precision: Precision = flax.struct.field(pytree_node=False)
 
     def __len__(self) -> int:
         """See `Dataset`."""
-        return int(self.actions.size)
+        return int(self.decisions.size)
 
     def microbatches(self, batch: Batch) -> Microbatch:
         """See `Dataset`: the whole minibatch is one microbatch."""
-        step, seat = jnp.divmod(jnp.asarray(batch.index), self.rules.num_players)
+        chosen = self.decisions[jnp.asarray(batch.index)]
+        step, seat = jnp.divmod(chosen, self.rules.num_players)
         state = jax.tree.map(lambda x: x[step], self.states)
         legal = jnp.take_along_axis(self.rules.legal(state), seat[:, None, None], axis=1)[:, 0]
         group = Microbatch(
@@ -63,7 +65,7 @@ class RecordDataset(flax.struct.PyTreeNode):
 def record_dataset(
     records: GameRecords, network: NetworkKind, precision: Precision
 ) -> RecordDataset:
-    """Every decision of the games.
+    """Every decision of the games' human seats.
 
     Raises:
         ValueError: a network with memory, which needs whole games, or one that reads features.
@@ -76,9 +78,11 @@ def record_dataset(
     played = records.is_played.T  # T, N
     states = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[played]), records.states())
     actions = records.actions.swapaxes(0, 1)[played]
+    counted = records.is_counted.swapaxes(0, 1)[played]
     return RecordDataset(
         states=states,
         actions=jnp.asarray(actions, jnp.int32),
+        decisions=jnp.asarray(np.flatnonzero(counted), jnp.int32),
         rules=records.replay_rules,
         network=network,
         precision=precision,

@@ -44,6 +44,7 @@ def play_episodes(
     seating: Sequence[int] | None = None,
     purpose: Purpose = "report",
     starts: Any = None,
+    max_steps: int | None = None,
     chunk_size: int = CHUNK,
 ) -> Episodes:
     """Play `num_games` games to their end.
@@ -55,6 +56,7 @@ def play_episodes(
         sample: sample actions from the policies' distributions; None: as `Game.is_greedy` says.
         seating: policy i holds seat `seating[i]`; default: seat i.
         starts: states [num_games] in which the games start, instead of `Game.start`.
+        max_steps: steps after which games stop; None: those of the game.
         chunk_size: games at once.
 
     Game k depends only on (seed, purpose, k) and on the policies, not on `chunk_size`.
@@ -74,12 +76,16 @@ def play_episodes(
     held = tuple(tuple(seats[position] for position in group) for group in positions)
     key = jnp.asarray([get_args(Purpose).index(purpose) + 1, seed % 2**32], jnp.uint32)
     size, parts = min(chunk_size, num_games), []
+    steps = rules.max_steps if max_steps is None else min(max_steps, rules.max_steps)
     for first in range(0, num_games, size):
         # equal shapes for all chunks; the surplus of the last is dropped
         index = np.arange(first, first + size) % num_games
         begin = None if starts is None else jax.tree.map(lambda x, i=index: x[i], starts)
         is_sampled = np.bool_(not rules.is_greedy if sample is None else sample)
-        played = _play(distinct, key, jnp.asarray(index), begin, is_sampled, rules=rules, held=held)
+        played = _play(
+            distinct, key, jnp.asarray(index), begin, is_sampled,
+            rules=rules, held=held, steps=steps,
+        )  # fmt: skip
         scores, lengths, actions, is_nan = jax.device_get(played)
         if is_nan.any():
             raise ValueError("expected policies with finite logits, got NaN")
@@ -89,7 +95,7 @@ def play_episodes(
     return Episodes(scores.astype(np.float64), lengths, actions)
 
 
-@functools.partial(jax.jit, static_argnames=("rules", "held"))
+@functools.partial(jax.jit, static_argnames=("rules", "held", "steps"))
 def _play(
     policies: tuple[Policy, ...],
     key: jax.Array,
@@ -99,6 +105,7 @@ def _play(
     *,
     rules: Any,
     held: tuple[tuple[int, ...], ...],
+    steps: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Scores [n], lengths int32 [n], actions uint8 [T, n, P], and bool [n], True after NaN.
 
@@ -131,7 +138,7 @@ def _play(
         playing = lengths == 0
         state_after, outcome = rules.step(state, chosen, words(3 * t + 1, 2))
         total = total + outcome.reward
-        ended = playing & (outcome.done | (t + 1 == rules.max_steps))
+        ended = playing & (outcome.done | (t + 1 == steps))
         return (
             t + 1,
             select_games(playing, state_after, state),
@@ -158,7 +165,7 @@ def _play(
             zeros,
             zeros,
             zeros.astype(jnp.int32),
-            jnp.zeros((rules.max_steps, num_games, players), jnp.uint8),
+            jnp.zeros((steps, num_games, players), jnp.uint8),
             zeros.astype(bool),
         ),
     )

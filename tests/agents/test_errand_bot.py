@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.overcooked import actions_with_soups, play_traces
+from support.overcooked import actions_with_soups, kitchen_game, play_traces
 from support.plain_overcooked import PlainOvercooked
 
 from hanabi_rl.agents.bots.errand import ERRANDS, ErrandBot, StillBot, read_observation
@@ -20,11 +20,13 @@ from hanabi_rl.games.overcooked.paths import shortest_paths
 from hanabi_rl.games.overcooked.state import DISH, ONION, SOUP, start_scene
 
 ROOM = load_kitchen("cramped_room")  # XXPXX / O   O / X   X / XDXSX
+GAME = kitchen_game(ROOM)
+GAME = GAME
 
 
 def games(kitchen, policies, steps, count=8, **kwargs):
     starts = pack_scenes(kitchen, [start_scene(kitchen)] * count)
-    return play_traces(kitchen, starts, policies, steps, **kwargs)
+    return play_traces(starts, policies, steps, **kwargs)
 
 
 def test_reads_both_views_of_random_games():
@@ -57,7 +59,7 @@ def step(bot, *args):
 
 def next_action(kitchen, scene, player=0, **options):
     """The only probable action of the bot; None if it is not alone."""
-    bot = ErrandBot(rules=kitchen, smoothing=1e-6, **options)
+    bot = ErrandBot(rules=kitchen_game(kitchen), smoothing=1e-6, **options)
     obs = observe(kitchen, pack_scenes(kitchen, [scene]))[:, player]
     _, logits = step(bot, bot.init_carry(1), obs, jnp.ones((1, 6), bool), jnp.array([True]))
     probs = np.exp(np.asarray(logits[0]))
@@ -113,7 +115,7 @@ def test_hesitates_before_a_contested_cell_and_before_a_step_back():
     assert next_action(ROOM, free) == LEFT
     assert next_action(ROOM, dataclasses.replace(free, directions=(3, 1))) is None
     bot, cells = (
-        ErrandBot(rules=ROOM, smoothing=1e-6),
+        ErrandBot(rules=GAME, smoothing=1e-6),
         [ROOM.floor.index(x) for x in ((1, 2), (2, 2))],
     )
     obs = observe(ROOM, pack_scenes(ROOM, [free]))[:, 0]
@@ -138,7 +140,12 @@ def test_a_giver_puts_its_thing_where_both_reach():
 
 @pytest.mark.parametrize("errand", ERRANDS)
 def test_errands(errand):
-    traces = games(ROOM, (ErrandBot(rules=ROOM, errand=errand), StillBot(rules=ROOM)), 60, 2)
+    traces = games(
+        ROOM,
+        (ErrandBot(rules=GAME, errand=errand), StillBot(rules=GAME)),
+        60,
+        2,
+    )
     counts = dict(zip(EVENTS, event_counts(traces)[0, 0].tolist(), strict=True))
     potted = {"soup": 3, "onions": 3, "dishes": 0}[errand]
     assert counts["put_onion_in_pot"] >= potted
@@ -160,12 +167,12 @@ SCORES = {  # two bots, points in 400 steps; humans' best 97.5, 158.3, 84.6, 94.
 @pytest.mark.parametrize("name", SCORES)
 def test_scores(name):
     kitchen = load_kitchen(name)
-    points = games(kitchen, (ErrandBot(rules=kitchen),) * 2, 400).points().sum(axis=1)
+    points = games(kitchen, (ErrandBot(rules=kitchen_game(kitchen)),) * 2, 400).points().sum(axis=1)
     assert points.mean() >= SCORES[name] and points.min() >= 0.6 * SCORES[name]
 
 
 def test_rows_do_not_depend_on_each_other():
-    bot = ErrandBot(rules=ROOM)
+    bot = ErrandBot(rules=GAME)
     starts = pack_scenes(ROOM, [start_scene(ROOM), Scene(((1, 1), (2, 1)), (2, 0), (ONION, 0))])
     obs, legal = observe(ROOM, starts)[:, 0], jnp.ones((2, 6), bool)
     carry = jnp.array([[0, 0, 3], [0, 1, -1]])
@@ -178,7 +185,7 @@ def test_rows_do_not_depend_on_each_other():
 
 
 def test_without_keys_the_distribution_is_the_mean_over_keys():
-    bot = ErrandBot(rules=ROOM)
+    bot = ErrandBot(rules=GAME)
     scene = Scene(((1, 1), (2, 1)), (2, 0), (ONION, 0))
     obs = jnp.repeat(observe(ROOM, pack_scenes(ROOM, [scene]))[:, 0], 2000, axis=0)
     legal, reset = jnp.ones((2000, 6), bool), jnp.ones(2000, bool)
@@ -191,6 +198,9 @@ def test_without_keys_the_distribution_is_the_mean_over_keys():
 
 
 def test_identities_differ():
-    bots = [ErrandBot(rules=ROOM, errand=errand) for errand in ERRANDS]
-    bots += [ErrandBot(rules=ROOM, is_stubborn=True), StillBot(rules=ROOM)]
+    bots = [ErrandBot(rules=GAME, errand=errand) for errand in ERRANDS]
+    bots += [
+        ErrandBot(rules=GAME, is_stubborn=True),
+        StillBot(rules=GAME),
+    ]
     assert len({bot.identity() for bot in bots}) == 5

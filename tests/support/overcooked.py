@@ -72,34 +72,20 @@ def towards(game: PlainOvercooked, p: int, goal: set[tuple[int, int]]) -> int | 
     return None
 
 
-def play_traces(kitchen, starts, policies, steps: int, seed: int = 0):
+def kitchen_game(kitchen):
+    """`Overcooked` in a kitchen."""
+    from hanabi_rl.games.overcooked import Overcooked
+
+    return Overcooked(kitchen=kitchen.name)
+
+
+def play_traces(starts, policies, steps: int, seed: int = 0):
     """`Traces` of two policies from `starts` [N], each taking its most likely action."""
-    import jax
-    import jax.numpy as jnp
-
-    from hanabi_rl.games.overcooked.dynamics import advance
-    from hanabi_rl.games.overcooked.observation import observe
     from hanabi_rl.games.overcooked.traces import Traces
+    from hanabi_rl.play.game_episodes import play_episodes
 
-    count = len(starts.players)
-    legal = jnp.ones((count, 6), bool)
-
-    def one_step(carry, now):
-        state, carries = carry
-        obs, actions, after = observe(kitchen, state), [], []
-        for player, policy in enumerate(policies):
-            keys = jax.random.split(
-                jax.random.fold_in(jax.random.key(seed), 2 * now + player), count
-            )
-            reset = jnp.full(count, now == 0)
-            memory, logits = policy.step(carries[player], obs[:, player], legal, reset, keys)
-            after.append(memory)
-            actions.append(jnp.argmax(logits, axis=-1))
-        action = jnp.stack(actions, axis=1).astype(jnp.uint8)
-        return (advance(kitchen, state, action)[0], tuple(after)), action
-
-    first = jax.tree.map(jnp.asarray, starts)
-    carries = tuple(policy.init_carry(count) for policy in policies)
-    played = jax.jit(lambda s, c: jax.lax.scan(one_step, (s, c), jnp.arange(steps))[1])
-    actions = np.asarray(played(first, carries)).swapaxes(0, 1)
-    return Traces(kitchen, starts, actions, np.full(count, steps, np.int32))
+    rules, count = policies[0].rules, len(starts.players)
+    played = play_episodes(
+        policies, count, seed, sample=False, starts=rules.of_core(starts), max_steps=steps
+    )
+    return Traces(rules.layout, starts, played.actions, played.lengths)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from hanabi_rl.agents.bots.base import SMOOTHING, Bot, smoothed
+from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
 from hanabi_rl.games.overcooked import kitchens
 from hanabi_rl.games.overcooked.kitchens import Kitchen
 from hanabi_rl.games.overcooked.paths import UNREACHABLE, shortest_paths
@@ -17,8 +17,7 @@ from hanabi_rl.games.overcooked.state import DISH, FULL, NOTHING, ONION, SOUP
 from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS, OFFSETS, STAY
 from hanabi_rl.games.prng import categorical
 
-Errand = Literal["soup", "onions", "dishes"]
-ERRANDS: tuple[Errand, ...] = ("soup", "onions", "dishes")
+ERRANDS = ("soup", "onions", "dishes")
 
 _DUE = 12  # steps until a soup is ready from which on its dish goes before onions
 _PRIORITY = 1000  # more than any number of steps
@@ -37,7 +36,8 @@ class View(NamedTuple):
 
 
 def read_observation(kitchen: Kitchen, obs: jax.Array) -> View:
-    """Decode observations uint8[B, H, W, 26], see `games/overcooked/observation.py`."""
+    """Decode observations uint8[B, H, W, C], see `games/overcooked/observation.py`; channels after
+    its 26 are not read."""
     cells = obs.reshape(obs.shape[0], kitchen.height * kitchen.width, -1).astype(jnp.int32)
     at_floor, at_place = (
         np.array([y * kitchen.width + x for x, y in found])
@@ -74,15 +74,24 @@ class ErrandBot(Bot):
 
     name: ClassVar[str] = "errand"
     version: ClassVar[str] = "1"
+    game: ClassVar[str | None] = "overcooked"
     is_stochastic: ClassVar[bool] = True
 
-    rules: Kitchen = struct.field(pytree_node=False)
-    errand: Errand = struct.field(pytree_node=False, default="soup")
-    """soup: all errands; onions: only onions to pots; dishes: only dishes and soups."""
+    errand: str = struct.field(pytree_node=False, default="soup")
+    """One of `ERRANDS`: all; only onions to pots; only dishes and soups."""
     is_stubborn: bool = struct.field(pytree_node=False, default=False)
     """True: it walks as if there were no partner."""
     smoothing: float = struct.field(pytree_node=False, default=SMOOTHING)
     """Probability of a random action."""
+
+    @classmethod
+    def make(cls, rules: Any, **parameters: Any) -> ErrandBot:
+        """See `Bot.make`."""
+        bot = cls(rules=rules, **parameters)
+        if bot.errand not in ERRANDS:
+            raise ValueError(f"errand: expected one of {', '.join(ERRANDS)}, got {bot.errand}")
+        check_smoothing(bot.smoothing)
+        return bot
 
     def init_carry(self, batch: int) -> jax.Array:
         """See `Policy.init_carry`; int32[B, 3]: cell and hand before, and the cell that it left
@@ -97,8 +106,8 @@ class ErrandBot(Bot):
         reset: jax.Array,
         key: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """See `Policy.step`; obs: uint8[B, H, W, 26]."""
-        view = read_observation(self.rules, obs)
+        """See `Policy.step`; obs: uint8[B, H, W, 26] or 32 channels."""
+        view = read_observation(self.rules.layout, obs)
         cell, hand = view.poses[:, 0] >> 2, view.hands[:, 0]
         before, held, left = jnp.where(reset[:, None], -1, carry).T
         left = jnp.where(hand != held, -1, jnp.where(cell != before, before, left))
@@ -116,9 +125,17 @@ class StillBot(Bot):
 
     name: ClassVar[str] = "still"
     version: ClassVar[str] = "1"
+    game: ClassVar[str | None] = "overcooked"
 
     smoothing: float = struct.field(pytree_node=False, default=SMOOTHING)
     """Probability of a random action where actions are sampled."""
+
+    @classmethod
+    def make(cls, rules: Any, **parameters: Any) -> StillBot:
+        """See `Bot.make`."""
+        bot = cls(rules=rules, **parameters)
+        check_smoothing(bot.smoothing)
+        return bot
 
     def init_carry(self, batch: int) -> tuple[()]:
         """See `Policy.init_carry`; empty."""
@@ -140,8 +157,9 @@ class StillBot(Bot):
 
 def _errand_probs(bot: ErrandBot, view: View, left: jax.Array) -> jax.Array:
     """Probability of each action, float32[B, A]. left: int32[B], as in the carry."""
-    paths = shortest_paths(bot.rules)
-    alone = len(bot.rules.floor)
+    kitchen: Kitchen = bot.rules.layout
+    paths = shortest_paths(kitchen)
+    alone = len(kitchen.floor)
     pose, partner_pose = view.poses[:, 0], view.poses[:, 1]
     steps, actions = jnp.asarray(paths.steps, jnp.int32), jnp.asarray(paths.actions, jnp.int32)
     direct = steps[alone, pose]
@@ -166,7 +184,7 @@ def _errand_probs(bot: ErrandBot, view: View, left: jax.Array) -> jax.Array:
     if bot.is_stubborn:
         return chosen
     # hesitate where both would enter one cell, and before a step back
-    ahead = jnp.asarray(_cells_ahead(bot.rules))
+    ahead = jnp.asarray(_cells_ahead(kitchen))
     entered = ahead[pose >> 2]
     contested = entered == ahead[partner_pose >> 2, partner_pose & 3][:, None]
     hesitates = (contested & (entered < alone)) | (entered == left[:, None])
@@ -191,7 +209,8 @@ def _costs(bot: ErrandBot, view: View, direct: jax.Array, partner: jax.Array) ->
         direct: int32[B, K], its own steps to each place, without the partner.
         partner: int32[B, K], the partner's.
     """
-    letters = np.array([bot.rules.letter(place) for place in shortest_paths(bot.rules).places])
+    kitchen = bot.rules.layout
+    letters = np.array([kitchen.letter(place) for place in shortest_paths(kitchen).places])
     counter, onions, dishes, pot, serving = (
         jnp.asarray(letters == letter) for letter in (kitchens.COUNTER, *"ODPS")
     )

@@ -49,6 +49,8 @@ BOTS = _Bots(
     ("flawed", "rule_lists", "Flawed"),
     ("legal-random", "rule_lists", "LegalRandom"),
     ("rules", "rule_family", "RuleFamilyBot"),
+    ("errand", "errand", "ErrandBot"),
+    ("still", "errand", "StillBot"),
 )
 """Name, module of this folder and class of each bot; a module is imported on first use."""
 
@@ -78,7 +80,8 @@ def make_bot(name: str, rules: Any, **parameters: Any) -> Bot:
     """Make a bot (`random` or `bot:random`); raises ValueError for a wrong name, parameter or
     value, or another game than the bot's."""
     if (game := _find(name).game) not in (None, rules.name):
-        raise ValueError(f"{name}: expected a game of {game}, which it plays, got {rules.name}")
+        hint = "" if game == "hanabi" else f" (--game {game}:...)"
+        raise ValueError(f"{name}: expected {game}, which it plays{hint}, got {rules.name}")
     known = bot_parameters(name)
     parameters = {RENAMED_PARAMETERS.get(key, key): value for key, value in parameters.items()}
     for key in parameters:

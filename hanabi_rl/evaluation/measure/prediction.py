@@ -14,7 +14,11 @@ from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.intervals import group_sums, interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio
-from hanabi_rl.evaluation.measure.record_prediction import kl_along_play, prediction_sums
+from hanabi_rl.evaluation.measure.record_prediction import (
+    kl_along_play,
+    prediction_sums,
+    record_logits,
+)
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.replay import Trajectory, replay
 from hanabi_rl.games.hanabi.rules import Rules
@@ -142,11 +146,12 @@ def predict(policy: Policy, games: Games | GameRecords, chunk_size: int = _CHUNK
     """Accuracy and cross-entropy of `policy` on `games`, sums per deck; only `human_seats` count if
     the games have them.
 
-    Games of other games than Hanabi are summed per group of players, and every seat counts. Raises
-    ValueError for games of other rules, or if the policy returns NaN.
+    Games of other games than Hanabi are summed per group of players. Raises ValueError for games of
+    other rules, or if the policy returns NaN.
     """
     if isinstance(games, GameRecords):
-        correct, nll, decisions, top_10, top_20 = prediction_sums(policy, games)
+        sums = prediction_sums(record_logits(policy, games), games)
+        correct, nll, decisions, top_10, top_20 = sums
         return Prediction(correct, nll, decisions, decisions, top_10, top_20)
     of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_ids
     return Prediction(*(group_sums(column, decks) for column in of_games))

@@ -11,6 +11,7 @@ import numpy as np
 
 from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.intervals import group_sums
+from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.play.game_episodes import play_episodes
 from hanabi_rl.storage.jax_settings import with_fixed_settings
@@ -60,12 +61,21 @@ def _logits(policy: Policy, starts: Any, actions: jax.Array, rules: Any) -> jax.
     return jnp.swapaxes(logits, 0, 1)
 
 
-def prediction_sums(policy: Policy, records: GameRecords) -> tuple[np.ndarray, ...]:
+def prediction_sums(
+    logits: np.ndarray, records: GameRecords, where: np.ndarray | None = None
+) -> tuple[np.ndarray, ...]:
     """Sums of each group of players, [G]: correct predictions, nats, decisions, and decisions among
-    the 10% and the 20% most likely actions. Raises ValueError for games of other rules or NaN."""
-    logits = record_logits(policy, records).astype(np.float64)
-    played = np.broadcast_to(records.is_played[:, :, None], logits.shape[:-1])
-    if np.isnan(logits[played]).any():
+    the 10% and the 20% most likely actions.
+
+    Args:
+        logits: float[N, T, P, A], as of `record_logits`; read at the decisions that count.
+        where: bool[N, T, P], True for decisions that count; default: `GameRecords.is_counted`.
+
+    Raises ValueError for a counted logit that is NaN.
+    """
+    logits = logits.astype(np.float64)
+    counted = records.is_counted if where is None else records.is_counted & where
+    if np.isnan(logits[counted]).any():
         raise ValueError("expected logits that are numbers, got NaN")
     peak = logits.max(axis=-1, keepdims=True)
     log_sum = peak[..., 0] + np.log(np.exp(logits - peak).sum(axis=-1))
@@ -74,14 +84,38 @@ def prediction_sums(policy: Policy, records: GameRecords) -> tuple[np.ndarray, .
     nats = log_sum - chosen[..., 0]
     ties = (logits == chosen) & (np.arange(logits.shape[-1]) < actions[..., None])
     before = ((logits > chosen) | ties).sum(axis=-1)  # as in `Prediction.top_10_accuracy`
-    correct = played & (logits.argmax(axis=-1) == actions)
+    correct = counted & (logits.argmax(axis=-1) == actions)
 
     def total(values: np.ndarray) -> np.ndarray:
         return group_sums(values.sum(axis=(1, 2)), records.groups)
 
-    top = [played & (before < part * logits.shape[-1]) for part in (0.1, 0.2)]
+    top = [counted & (before < part * logits.shape[-1]) for part in (0.1, 0.2)]
     counts = [total(which.astype(np.float64)) for which in (correct, *top)]
-    return counts[0], total(np.where(played, nats, 0.0)), total(played), *counts[1:]
+    return counts[0], total(np.where(counted, nats, 0.0)), total(counted), *counts[1:]
+
+
+def constant_logits(records: GameRecords) -> np.ndarray:
+    """Best constant prediction of the games, logits float64[A]: the logarithm of the frequency of
+    each action. Its cross-entropy is the chance level of clones."""
+    chosen = records.actions[records.is_counted]
+    counts = np.bincount(chosen, minlength=records.rules.num_actions)
+    return np.log(np.maximum(counts / counts.sum(), 1e-300))
+
+
+def prediction_ratios(logits: np.ndarray, records: GameRecords) -> dict[str, Ratio]:
+    """Accuracy and cross-entropy of logits float[N, T, P, A], over groups of players:
+    `accuracy_of_moves` without the game's idle action; `constant_...` of `constant_logits`."""
+    idle = records.rules.idle_action
+    constant = np.broadcast_to(constant_logits(records), logits.shape)
+    ratios = {}
+    for prefix, of in (("", logits), ("constant_", constant)):
+        correct, nats, decisions, *_ = prediction_sums(of, records)
+        ratios[f"{prefix}accuracy"] = Ratio(correct, decisions, is_proportion=True)
+        if idle is not None:
+            correct, _, moves, *_ = prediction_sums(of, records, records.actions != idle)
+            ratios[f"{prefix}accuracy_of_moves"] = Ratio(correct, moves, is_proportion=True)
+        ratios[f"{prefix}cross_entropy"] = Ratio(nats, decisions)
+    return ratios
 
 
 def kl_along_play(

@@ -126,6 +126,22 @@ def _fraction(part: np.ndarray, whole: np.ndarray) -> Ratio:
     return Ratio(part.sum(axis=1), whole.sum(axis=1), is_proportion=True)
 
 
+def interdependence_ratios(counts: LinkCounts) -> dict[str, Ratio]:
+    """Every measure by name, and points; the giver's player is 0 or 1."""
+    links = counts.constructive()
+    return {
+        "points": Ratio(counts.points, links.denominator, min_value=0),
+        "constructive": links,
+        "constructive_counter": counts.constructive_of_kind(COUNTER),
+        "constructive_pot": counts.constructive_of_kind(POT),
+        "constructive_given_by_0": counts.given_by(0).constructive(),
+        "constructive_given_by_1": counts.given_by(1).constructive(),
+        "nonconstructive": counts.nonconstructive(),
+        "triggers_per_subtask": counts.triggers_per_subtask(),
+        "accepted": _fraction(counts.accepted, counts.triggers),
+    }
+
+
 def find_links(traces: Traces) -> Links:
     """Return every link. Things of the first states have no giver until they are put down again."""
     links = [link for game in _read_games(traces) for link in game.links]

@@ -11,7 +11,7 @@ circuit and coordination ring.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from hanabi_rl.evaluation.measure.unit_test_types import CATEGORIES, Category
 from hanabi_rl.evaluation.overcooked.event_features import event_counts
 from hanabi_rl.games.overcooked.events import EVENTS
 from hanabi_rl.games.overcooked.kitchens import DISHES, ONIONS, SERVING, Kitchen, Place
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.paths import UNREACHABLE, shortest_paths
 from hanabi_rl.games.overcooked.state import (
     DISH,
@@ -38,6 +39,10 @@ from hanabi_rl.games.overcooked.state import (
 )
 from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.games.overcooked.transitions import INTERACT, POSE_BITS, transition_table
+from hanabi_rl.play.game_episodes import play_episodes
+
+if TYPE_CHECKING:
+    from hanabi_rl.agents.policy import Policy
 
 AGENT, PARTNER = range(2)
 """Players of a situation before its seats are assigned."""
@@ -53,7 +58,7 @@ class UnitTest(NamedTuple):
     title: str
     build: Callable[[Kitchen, np.random.Generator], Scene | None]
     """Draws a situation with the agent as player 0; None: draw again."""
-    partner: Callable[[Kitchen], Bot]
+    partner: Callable[[Overcooked], Bot]
     """Makes the partner."""
     events: tuple[str, ...]
     """The test is passed if one of these `EVENTS` happens."""
@@ -74,25 +79,37 @@ class UnitTestResult(NamedTuple):
         return Ratio(self.passed[seat], np.ones(self.passed.shape[1]), is_proportion=True)
 
 
-Play = Callable[[State, Bot, int, int], Traces]
-"""Plays games of the agent: first states [N], the partner, steps, and the agent's seat."""
-
-
 def run_tests(
-    kitchen: Kitchen, play: Play, instances: int = 50, seed: int = 0
+    agent: Policy, instances: int = 50, seed: int = 0, *, sample: bool | None = None
 ) -> list[UnitTestResult]:
-    """Run every test that the kitchen has situations for, the same ones in both seats.
+    """Run every test that the agent's kitchen has situations for, the same ones in both seats.
 
     Results of a random agent are the chance level. Raises ValueError as `start_states` does.
+
+    Args:
+        agent: a policy of `Overcooked`.
+        instances: situations per test.
+        seed: seed of the situations and of sampled actions.
+        sample: as in `play_episodes`.
     """
-    results = []
+    rules: Overcooked = agent.rules
+    kitchen, results = rules.layout, []
     for test in TESTS:
         if (starts := start_states(test, kitchen, instances, seed)) is None:
             continue
         by_seat = []
         for seat in range(2):
             seated = swap_players(starts) if seat else starts
-            traces = play(seated, test.partner(kitchen), test.steps, seat)
+            played = play_episodes(
+                (agent, test.partner(rules)),
+                instances,
+                seed,
+                sample=sample,
+                seating=(seat, 1 - seat),
+                starts=rules.of_core(seated),
+                max_steps=test.steps,
+            )
+            traces = Traces(kitchen, seated, played.actions, played.lengths)
             by_seat.append(passed(test, traces, seat))
         results.append(UnitTestResult(test, np.stack(by_seat)))
     return results
@@ -286,20 +303,8 @@ def _steps_to_pot(kitchen: Kitchen, scene: Scene, content: int) -> int:
     return count_steps(kitchen, scene, AGENT, kitchen.places(letter), kitchen.pots)
 
 
-def _still(kitchen: Kitchen) -> Bot:
-    return StillBot(rules=cast(Any, kitchen))
-
-
-def _random(kitchen: Kitchen) -> Bot:
-    return RandomBot(rules=cast(Any, kitchen))
-
-
-def _stubborn(kitchen: Kitchen) -> Bot:
-    return ErrandBot(rules=kitchen, is_stubborn=True)
-
-
-def _errand(kitchen: Kitchen) -> Bot:
-    return ErrandBot(rules=kitchen)
+def _stubborn(rules: Overcooked) -> Bot:
+    return ErrandBot(rules=rules, is_stubborn=True)
 
 
 _PUT_DOWN = tuple(f"put_{THING_NAMES[thing]}_on_counter" for thing in (ONION, DISH))
@@ -308,17 +313,21 @@ _DELIVER = ("put_onion_in_pot", "serve_soup")
 _USE_POT = ("put_onion_in_pot", "take_soup_from_pot")
 
 TESTS: tuple[UnitTest, ...] = (
-    UnitTest("S1", "SR", "soup on a counter: serve it", _soup_on_counter, _still, ("serve_soup",)),
-    UnitTest("S2", "SR", "needed thing on a counter: take it", _thing_on_counter, _still, _PICK_UP),
-    UnitTest("S3", "SR", "useless thing: put it down", _wrong_thing, _still, _PUT_DOWN, 10),
-    UnitTest("S4", "SR", "unlikely place: carry on", _unlikely_place, _still, _USE_POT),
-    UnitTest("S5", "SR", "full counters: carry on", _full_counters, _still, _USE_POT),
     UnitTest(
-        "A1", "AR", "dispenser blocked: take from counter", _blocked_dispenser, _still, _PICK_UP
+        "S1", "SR", "soup on a counter: serve it", _soup_on_counter, StillBot, ("serve_soup",)
     ),
-    UnitTest("A2", "AR", "partner nearer: put it down", _nearer_partner, _errand, _PUT_DOWN, 15),
+    UnitTest(
+        "S2", "SR", "needed thing on a counter: take it", _thing_on_counter, StillBot, _PICK_UP
+    ),
+    UnitTest("S3", "SR", "useless thing: put it down", _wrong_thing, StillBot, _PUT_DOWN, 10),
+    UnitTest("S4", "SR", "unlikely place: carry on", _unlikely_place, StillBot, _USE_POT),
+    UnitTest("S5", "SR", "full counters: carry on", _full_counters, StillBot, _USE_POT),
+    UnitTest(
+        "A1", "AR", "dispenser blocked: take from counter", _blocked_dispenser, StillBot, _PICK_UP
+    ),
+    UnitTest("A2", "AR", "partner nearer: put it down", _nearer_partner, ErrandBot, _PUT_DOWN, 15),
     UnitTest("A3", "AR", "in the way: move", _in_the_way, _stubborn, _DELIVER, 20, PARTNER),
-    UnitTest("M1", "A+MR", "partner stands still: take over", _still_partner, _still, _USE_POT),
-    UnitTest("M2", "A+MR", "random partner: take over", _random_partner, _random, _USE_POT),
+    UnitTest("M1", "A+MR", "partner stands still: take over", _still_partner, StillBot, _USE_POT),
+    UnitTest("M2", "A+MR", "random partner: take over", _random_partner, RandomBot, _USE_POT),
 )
 """The tests, in Table 1's order."""

@@ -11,6 +11,7 @@ from hanabi_rl.evaluation.measure.annotate import ANNOTATION_KINDS, VIOLATIONS
 from hanabi_rl.evaluation.measure.convention_gap import PLAY_KINDS
 from hanabi_rl.evaluation.measure.efficiency import required_efficiency
 from hanabi_rl.evaluation.measure.intervals import bounds_text
+from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.evaluation.measure.registry import MEASURES, Measure, measures_of
 from hanabi_rl.evaluation.reporting.tables import (
     Column,
@@ -198,6 +199,19 @@ _PREDICTION = (
     Column("nats", 4, ".3f"),
     Column("95% interval", 5, ".3f", left=True),
 )
+
+
+def record_prediction_table(agent: str, ratios: Mapping[str, Ratio]) -> Table:
+    """`record_prediction.prediction_ratios`: rows for the agent and for the best constant."""
+    names = ("accuracy", "accuracy_of_moves", "cross_entropy")
+    titles = ("accuracy", "accuracy of moves", "nats per decision")
+    columns = [
+        Column(title, lambda row, name=name: f"{ratios[row[1] + name]:.3f}", left=True)
+        for name, title in zip(names, titles, strict=True)
+        if name in ratios and ratios[name].defined
+    ]
+    rows = [(agent, ""), ("best constant", "constant_")]
+    return table(rows, [Column("", 0), *columns])
 
 
 def prediction_parts(figures: Mapping[str, Any]) -> list[Part]:

@@ -64,6 +64,7 @@ class Overcooked(Game):
     """Show each player its own last action in six more channels, as human players remember it."""
     num_players: ClassVar[int] = 2
     num_actions: ClassVar[int] = NUM_ACTIONS
+    idle_action: ClassVar[int | None] = STAY
     variant: ClassVar[str] = "kitchen"
 
     def __post_init__(self) -> None:

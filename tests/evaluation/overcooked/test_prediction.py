@@ -6,24 +6,41 @@ import numpy as np
 import pytest
 from support.games import shared_data
 
+from hanabi_rl.data.game_records import GameRecords, load_game_records
 from hanabi_rl.evaluation.measure.ratio import ratios_dict
-from hanabi_rl.evaluation.overcooked.prediction import action_frequencies, measure_prediction
-from hanabi_rl.games.overcooked import Scene, load_kitchen, pack_scenes
-from hanabi_rl.games.overcooked.recorded_games import load_recorded_games
-from hanabi_rl.games.overcooked.traces import Traces
+from hanabi_rl.evaluation.measure.record_prediction import (
+    constant_logits,
+    prediction_ratios,
+    prediction_sums,
+)
+from hanabi_rl.games.overcooked import Overcooked
 
-ROOM = load_kitchen("cramped_room")
-
-
-def traces_of(actions, lengths):
-    starts = pack_scenes(ROOM, [Scene(ROOM.start())] * len(lengths))
-    return Traces(ROOM, starts, np.array(actions, np.uint8), np.array(lengths, np.int32))
+ROOM = Overcooked()
 
 
-TRACES = traces_of(
+def records_of(actions, lengths, **fields):
+    """Games of different groups, by default."""
+    groups = fields.pop("groups", range(len(lengths)))
+    return GameRecords(
+        rules=ROOM,
+        replay_rules=ROOM,
+        starts=ROOM.start(np.zeros((len(lengths), 2), np.uint32)),
+        actions=np.array(actions, np.uint8),
+        lengths=np.array(lengths, np.int32),
+        groups=np.array(groups, np.int32),
+        **fields,
+    )
+
+
+ACTIONS, LENGTHS = (
     [[[0, 4], [4, 5], [4, 4]], [[1, 1], [3, 4], [4, 4]]],  # [N, T, P]; 3 is after the end
     [3, 1],
 )
+RECORDS = records_of(ACTIONS, LENGTHS)
+
+
+def ratios_of(logits, records=RECORDS):
+    return prediction_ratios(np.swapaxes(logits, 0, 1), records)
 
 
 def test_sums_by_hand():
@@ -32,7 +49,7 @@ def test_sums_by_hand():
     probs[..., 4] = 0.5  # stay is most probable
     probs[0, 0, 0] = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]  # the first action of game 0 is foreseen
     probs[0, 1, 1] = [0.1, 0.2, 0.1, 0.1, 0.1, 0.4]
-    found = measure_prediction(TRACES, np.log(probs) + 7.0)  # logits are not normalized
+    found = ratios_of(np.log(probs) + 7.0)  # logits are not normalized
     nll = [-5 * np.log(0.5) - np.log(0.1), -np.log(0.1) - np.log(0.2)]
     for name, sums, counts in [
         ("cross_entropy", nll, [6, 2]),
@@ -44,28 +61,39 @@ def test_sums_by_hand():
         assert found[name].is_proportion == name.startswith("accuracy")
     record = ratios_dict(found)
     assert record["accuracy"] == 5 / 8 and len(record["accuracy_of_moves_ci95"]) == 2
-    assert found["accuracy"].group_by(np.array([3, 3])).numerator.tolist() == [5]
+    grouped = ratios_of(np.log(probs), records_of(ACTIONS, LENGTHS, groups=[3, 3]))
+    assert grouped["accuracy"].numerator.tolist() == [5]
+    people = records_of(ACTIONS, LENGTHS, human_seats=np.array([[True, False], [False, True]]))
+    of_people = ratios_of(np.log(probs), people)
+    # seat 0 of game 0: 0, 4, 4; seat 1 of game 1: 1
+    assert of_people["accuracy"].numerator.tolist() == [3, 0]
+    assert of_people["accuracy"].denominator.tolist() == [3, 1]
+    assert of_people["accuracy_of_moves"].denominator.tolist() == [1, 1]
 
 
 def test_steps_after_the_end_are_not_read():
     logits = np.zeros((3, 2, 2, 6))
     logits[1:, 1] = np.nan
-    assert measure_prediction(TRACES, logits)["cross_entropy"].mean == pytest.approx(np.log(6))
+    assert ratios_of(logits)["cross_entropy"].mean == pytest.approx(np.log(6))
     logits[0, 1, 0, 2] = np.nan
     with pytest.raises(ValueError, match="NaN"):
-        measure_prediction(TRACES, logits)
-    with pytest.raises(ValueError, match=r"logits \[3, 2, 2, 6\], got \[2, 3, 2, 6\]"):
-        measure_prediction(TRACES, np.zeros((2, 3, 2, 6)))
+        ratios_of(logits)
 
 
 def test_a_ruled_out_action_has_infinite_nats():
     logits = np.zeros((3, 2, 2, 6))
     logits[0, 0, 0, 0] = -np.inf
-    assert measure_prediction(TRACES, logits)["cross_entropy"].numerator[0] == np.inf
+    assert ratios_of(logits)["cross_entropy"].numerator[0] == np.inf
 
 
-def test_frequencies():
-    np.testing.assert_allclose(action_frequencies(TRACES), np.array([1, 2, 0, 0, 4, 1]) / 8)
+def test_the_best_constant_has_the_frequencies_of_the_actions():
+    frequencies = np.array([1, 2, 0, 0, 4, 1]) / 8
+    found = np.exp(constant_logits(RECORDS))
+    np.testing.assert_allclose(found, frequencies, atol=1e-200)
+    nats = ratios_of(np.zeros((3, 2, 2, 6)))["constant_cross_entropy"].mean
+    assert nats == pytest.approx(
+        -(frequencies[frequencies > 0] @ np.log(frequencies[frequencies > 0]))
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,10 +107,10 @@ def test_frequencies():
     ],
 )
 def test_constants_on_human_games(name, constant, stays):
-    recorded = load_recorded_games(shared_data("overcooked_human_2019.safetensors"), validate=False)
-    of_kitchen = recorded.select(recorded.layout == recorded.kitchens.index(name))
-    train, test = (of_kitchen.select(of_kitchen.is_test == part).traces() for part in (False, True))
-    found = measure_prediction(test, np.log(action_frequencies(train)))
-    assert found["cross_entropy"].mean == pytest.approx(constant, abs=0.0051)
-    assert found["accuracy"].mean == pytest.approx(stays, abs=0.0051)
-    assert found["accuracy_of_moves"].mean == 0
+    file, rules = shared_data("overcooked_human_2019.safetensors"), Overcooked(kitchen=name)
+    train, test = (load_game_records([f"{file}?part={part}"], rules) for part in ("train", "test"))
+    logits = np.broadcast_to(constant_logits(train), (*test.actions.shape, 6))
+    correct, nats, decisions, *_ = prediction_sums(logits, test)
+    assert nats.sum() / decisions.sum() == pytest.approx(constant, abs=0.0051)
+    assert correct.sum() / decisions.sum() == pytest.approx(stays, abs=0.0051)
+    assert prediction_sums(logits, test, test.actions != 4)[0].sum() == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.overcooked import play_traces, towards
+from support.overcooked import kitchen_game, towards
 from support.plain_overcooked import INTERACT, MOVES, PlainOvercooked
 
 from hanabi_rl.agents.bots.errand import ErrandBot, StillBot
@@ -178,18 +178,10 @@ def test_kitchens_without_situations():
         start_states(BY_NAME["S1"], load_kitchen("forced_coordination"), 5)
 
 
-def player_of(kitchen, agent):
-    def play(starts, partner, steps, seat):
-        policies = (agent, partner) if seat == 0 else (partner, agent)
-        return play_traces(kitchen, starts, policies, steps, seed=5)
-
-    return play
-
-
 def test_run_tests_takes_both_seats(monkeypatch):
     chosen = tuple(BY_NAME[name] for name in ("S1", "A3"))
     monkeypatch.setattr(unit_tests, "TESTS", chosen)
-    results = run_tests(RING, player_of(RING, ErrandBot(rules=RING)), instances=12)
+    results = run_tests(ErrandBot(rules=kitchen_game(RING)), instances=12, seed=5, sample=False)
     assert [result.test for result in results] == list(chosen)
     assert all(result.passed.shape == (2, 12) for result in results)
     assert all(result.rate(seat).mean >= 0.8 for result in results for seat in (0, 1))
@@ -200,8 +192,8 @@ def test_run_tests_takes_both_seats(monkeypatch):
 @pytest.mark.parametrize("kitchen", [CIRCUIT, RING], ids=lambda kitchen: kitchen.name)
 def test_an_agent_that_plans_passes_and_others_do_not(kitchen):
     """The paper's validation of its tests (section 4)."""
-    agents = ErrandBot(rules=kitchen), RandomBot(rules=kitchen), StillBot(rules=kitchen)
-    planner, chance, still = (run_tests(kitchen, player_of(kitchen, agent)) for agent in agents)
+    kinds, rules = (ErrandBot, RandomBot, StillBot), kitchen_game(kitchen)
+    planner, chance, still = (run_tests(kind(rules=rules), sample=False) for kind in kinds)
     assert all(result.passed.mean() >= 0.9 for result in planner)
     assert not any(result.passed.any() for result in still)
     levels = category_means(chance, 0)

@@ -9,10 +9,10 @@ import pytest
 from support.browser import NEEDS_BROWSER, SIZES, press, scrolls_sideways, until, violations
 from support.serving import serve_app
 
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import load_recorded_games
 from hanabi_rl.games.overcooked.transitions import STAY
-from hanabi_rl.people.serve.overcooked.agents import load_overcooked_agent
 from hanabi_rl.people.serve.overcooked.play import KitchenPlay
 from hanabi_rl.people.serve.overcooked.web import make_app
 
@@ -24,16 +24,17 @@ ONION = [L, I, R, U, I]
 """From the cell left of the pot or below it, put an onion into the pot of the cramped room."""
 SOUP = [U, *ONION, *ONION, *ONION, L, D, D, I, U, R, U, *[S] * 20, I, D, R, D, I]
 """Player 0 alone serves a soup."""
+STILL = "bot:still?smoothing=1e-9"
 READY = "#start:not([disabled])"
 
 
 @pytest.fixture
 def kitchen(tmp_path):
-    """`kitchen(agent="stay", ...)`: address of games in the cramped room, in seat 0."""
+    """`kitchen(agent, ...)`: address of games in the cramped room, in seat 0."""
     servers = []
 
-    def make(agent="stay", **settings):
-        policy = load_overcooked_agent(agent, Overcooked())
+    def make(agent=STILL, **settings):
+        policy = load_policy(agent, Overcooked())
         play = KitchenPlay(policy, agent, tmp_path, seat=0, seed=0, **settings)
         servers.append(serve_app(make_app(play.find, play)))
         return servers[-1].__enter__()
@@ -98,7 +99,7 @@ def test_a_soup_is_served_and_replayed(kitchen, open_page, size):
 def test_none_of_1000_presses_is_dropped(kitchen, open_page):
     rng = np.random.default_rng(0)
     keys = rng.choice([U, D, R, L, I], 1000)
-    page = open_page(kitchen("random", horizon=4000, steps_per_s=20.0), wait=READY)
+    page = open_page(kitchen("bot:random", horizon=4000, steps_per_s=20.0), wait=READY)
     press(page, ["Enter"])
     for key in keys:
         page.keyboard.press(KEYS[key])
@@ -146,7 +147,7 @@ def test_buttons_on_a_phone(kitchen, open_page):
 
 @pytest.mark.parametrize("look", [{}, {"color_scheme": "dark"}, {"forced_colors": "active"}])
 def test_no_violations(kitchen, open_page, look):
-    page = open_page(kitchen("random", horizon=300, steps_per_s=20.0), wait=READY, **look)
+    page = open_page(kitchen("bot:random", horizon=300, steps_per_s=20.0), wait=READY, **look)
     assert violations(page) == []
     press(page, ["Enter"])
     until(page, "times.first > 0")

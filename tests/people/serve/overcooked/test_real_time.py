@@ -40,7 +40,6 @@ from hanabi_rl.games.overcooked.transitions import (
     STAY,
     UP,
 )
-from hanabi_rl.people.serve.overcooked.agents import load_overcooked_agent
 from hanabi_rl.people.serve.overcooked.game import QUEUE_SIZE, AgentSeat, KeyQueue, KitchenGame
 from hanabi_rl.people.serve.overcooked.play import KitchenPlay, games_in
 from hanabi_rl.people.serve.overcooked.web import make_app, play_in_real_time
@@ -48,6 +47,7 @@ from hanabi_rl.people.serve.web import MAX_INVALID_MESSAGES
 
 ROOM = load_kitchen("cramped_room")
 RULES = Overcooked()
+STILL = "bot:still?smoothing=1e-9"
 HOST = "127.0.0.1:8642"
 STEP_S = 0.15
 
@@ -315,7 +315,7 @@ def test_whole_games_by_the_socket(play_of, tmp_path, capsys):
 
 
 def test_a_stopped_game_and_a_closed_page_are_kept_as_unfinished(play_of, tmp_path):
-    play = play_of(load_overcooked_agent("random", RULES), seat=1, horizon=400, steps_per_s=100.0)
+    play = play_of(load_policy("bot:random", RULES), seat=1, horizon=400, steps_per_s=100.0)
     unfinished = tmp_path / "games" / "unfinished"
     with client_of(play) as client:
         with connect(client) as socket:
@@ -343,7 +343,7 @@ def test_a_stopped_game_and_a_closed_page_are_kept_as_unfinished(play_of, tmp_pa
 
 def test_the_same_seed_gives_the_same_random_agent(play_of):
     def actions(seed):
-        game, agent = play_of(load_overcooked_agent("random", RULES), seed=seed).new_game()
+        game, agent = play_of(load_policy("bot:random", RULES), seed=seed).new_game()
         return [agent.answer(game.state, step) for step in range(60)]
 
     first = actions(2**32 - 1)
@@ -357,7 +357,7 @@ def test_an_agent_that_fails_ends_the_game_and_is_reported(play_of, monkeypatch)
             raise RuntimeError("broken")
         return STAY
 
-    play = play_of(load_overcooked_agent("stay", RULES), steps_per_s=20.0)
+    play = play_of(load_policy(STILL, RULES), steps_per_s=20.0)
     play.warm_up()
     monkeypatch.setattr(AgentSeat, "answer", fail)
     monkeypatch.setattr(play, "warm_up", lambda: None)
@@ -372,7 +372,7 @@ def test_an_agent_that_fails_ends_the_game_and_is_reported(play_of, monkeypatch)
 
 
 def test_an_agent_that_cannot_begin_is_reported(play_of, monkeypatch):
-    play = play_of(load_overcooked_agent("stay", RULES))
+    play = play_of(load_policy(STILL, RULES))
     monkeypatch.setattr(play, "warm_up", lambda: 1 / 0)
     with client_of(play) as client, connect(client) as socket:
         assert "The agent failed" in receive(socket, "error")[0]["text"]
@@ -381,7 +381,7 @@ def test_an_agent_that_cannot_begin_is_reported(play_of, monkeypatch):
 
 
 def test_invalid_messages_and_other_sites_are_refused(play_of):
-    with client_of(play_of(load_overcooked_agent("stay", RULES))) as client:
+    with client_of(play_of(load_policy(STILL, RULES))) as client:
         with connect(client) as socket:
             receive(socket, "ready")
             messages = ["{", "[]", '{"press": 6}', '{"hold": "up"}', '{"what": 1}']
@@ -397,7 +397,7 @@ def test_invalid_messages_and_other_sites_are_refused(play_of):
 
 
 def test_replays_of_a_file(play_of, tmp_path, capsys):
-    play = play_of(load_overcooked_agent("random", RULES))
+    play = play_of(load_policy("bot:random", RULES))
     game, agent = play.new_game()
     for step in range(40):
         game.keys.press(step % 6)
@@ -459,22 +459,29 @@ def test_the_game_is_the_agents(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("play stay --game chess", "--game: expected a game, one of"),
-        ("play stay --game overcooked:x", "--game: kitchen: expected one of cramped_room"),
-        ("play --game overcooked:cramped_room", "expected one agent for Overcooked, got none"),
-        ("play x --game overcooked:cramped_room", "expected an agent: bot:NAME"),
-        ("play stay --game overcooked:cramped_room --seat 2", "--seat: expected 0 or 1, got 2"),
+        ("play bot:still --game chess", "--game: expected a game, one of"),
+        ("play bot:still --game overcooked:x", "--game: kitchen: expected one of cramped_room"),
         (
-            "play stay --game overcooked:cramped_room --horizon 5000",
+            "play --game overcooked:cramped_room",
+            "expected one agent for overcooked:cramped_room, got none",
+        ),
+        ("play x --game overcooked:cramped_room", "expected an agent: bot:NAME"),
+        (
+            "play bot:still --game overcooked:cramped_room --seat 2",
+            "--seat: expected 0 or 1, got 2",
+        ),
+        (
+            "play bot:still --game overcooked:cramped_room --horizon 5000",
             "horizon: expected 1 to 4095, got 5000",
         ),
         (
-            "play stay --game overcooked:cramped_room --terminal",
+            "play bot:still --game overcooked:cramped_room --terminal",
             "--terminal: expected no such flag",
         ),
         ("play bot:random --seat 1", "--seat: expected no such flag with --game hanabi"),
         ("play bot:random --game overcooked:ring", "--game: kitchen: expected"),
-        ("play bot:random --game overcooked:cramped_room", "expected random, stay or an agent for"),
+        ("play bot:simple --game overcooked:cramped_room", "expected hanabi, which it plays, got"),
+        ("play bot:still", "expected overcooked, which it plays (--game overcooked:...), got"),
         ("replay FILE --game 1", "expected --game in 0..0, got 1"),
         ("replay FILE --game 1 --browser", "expected --game in 0..0, got 1"),
         ("replay FILE --turn 42", "--turn: expected 1 to 41, got 42"),
@@ -482,7 +489,7 @@ def test_the_game_is_the_agents(tmp_path, monkeypatch):
 )
 def test_a_wrong_command_is_refused(play_of, tmp_path, capsys, command, message):
     if "FILE" in command:
-        play = play_of(load_overcooked_agent("stay", RULES))
+        play = play_of(load_policy(STILL, RULES))
         game, _ = play.new_game()
         while not game.over:
             game.step(STAY)
@@ -495,7 +502,7 @@ def test_a_wrong_command_is_refused(play_of, tmp_path, capsys, command, message)
 
 
 def test_a_saved_game_is_replayed_and_counts_dropped_presses(play_of):
-    play = play_of(load_overcooked_agent("stay", RULES))
+    play = play_of(load_policy(STILL, RULES))
     game, _ = play.new_game()
     for _ in range(QUEUE_SIZE + 3):
         game.keys.press(UP)
@@ -507,6 +514,6 @@ def test_a_saved_game_is_replayed_and_counts_dropped_presses(play_of):
 
 
 def test_a_game_in_which_nothing_was_done_is_not_saved(play_of, tmp_path):
-    play = play_of(load_overcooked_agent("stay", RULES))
+    play = play_of(load_policy(STILL, RULES))
     assert play.save(play.new_game()[0]) is None
     assert not (tmp_path / "games").exists()
