@@ -26,6 +26,8 @@ from hanabi_rl.evaluation.measure.partner_set import (
     write_partners,
 )
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -69,7 +71,7 @@ def test_select_keeps_the_most_diverse_partners(runs, tmp_path, capsys):
     candidates = read_partners(tmp_path / "candidates.json").partners
     policies = {str(runs / name): load_policy(runs / name) for name in ("s0", "s1", "s2", "s3")}
     by_what = measure_pairs(candidates, policies, EvalSetting(16, 3, True), "selection")
-    features = {by: behaviour_features(by_what, by) for by in ("br-div", "p-div")}
+    features = {by: behaviour_features(by_what, by, TINY) for by in ("br-div", "p-div")}
     members = [every.index(partner) for partner in chosen.partners]
     assert diversity(features["p-div"], members) == pytest.approx(chosen.p_div)
     others = [diversity(features["br-div"], [i, j]) for i in range(4) for j in range(i)]
@@ -308,9 +310,12 @@ def test_partners_file_round_trip(tmp_path):
 
 
 def test_failing_pairs_are_excluded():
+    """At most 5% of Hanabi's maximum, or 10 points of Overcooked, mean over seats."""
     partners = [EvalPartner("a", score=(0.0, 2.5)), EvalPartner("b", score=(1.2, 1.3))]
-    assert viable(partners, 25) == []
-    assert viable(partners, 24) == partners
+    assert viable(partners, Rules()) == []
+    assert viable(partners, Rules(num_ranks=4)) == partners
+    partners = [EvalPartner("a", score=(0.0, 20.0)), EvalPartner("b", score=(0.0, 20.5))]
+    assert viable(partners, Overcooked()) == partners[1:]
 
 
 @pytest.mark.parametrize(
