@@ -105,19 +105,18 @@ class ComparisonRuns:
     def base(self, algorithm: str, steps: int) -> Any:
         """Preset of an algorithm with the settings of all runs of the comparison."""
         base = preset_config(algorithm, self.config.preset)
-        game = (
-            base.game if self.config.game is None else game_from_text(self.config.game, base.game)
-        )
+        if self.config.game is not None:
+            base = dataclasses.replace(base, game=game_from_text(self.config.game, base.game))
+        reports = {} if algorithm == "behaviour_preferring" else {"report_games": 512}
         return dataclasses.replace(
             base,
-            game=game,
             total_steps=steps,
             lr=self.config.lr,
             seed=self.config.seed,
             current_player_only=True,
             tensorboard=False,
             eval_games=256,
-            report_games=512,
+            **reports,
         )
 
     def pairs(self) -> Path:
