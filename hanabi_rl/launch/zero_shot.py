@@ -21,6 +21,7 @@ from hanabi_rl.evaluation.measure.diversity import diversity, farthest, select
 from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import behaviour_features, read_partners, viable
 from hanabi_rl.evaluation.reporting.tables import Part, text_rows, to_text
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
@@ -107,7 +108,9 @@ class ComparisonRuns:
         base = preset_config(algorithm, self.config.preset)
         if self.config.game is not None:
             base = dataclasses.replace(base, game=game_from_text(self.config.game, base.game))
-        reports = {} if algorithm == "behaviour_preferring" else {"report_games": 512}
+        fields = {"eval_games": 256, "report_games": 512} if isinstance(base.game, Rules) else {}
+        if algorithm == "behaviour_preferring":
+            fields.pop("report_games", None)
         return dataclasses.replace(
             base,
             total_steps=steps,
@@ -115,8 +118,7 @@ class ComparisonRuns:
             seed=self.config.seed,
             current_player_only=True,
             tensorboard=False,
-            eval_games=256,
-            **reports,
+            **fields,
         )
 
     def pairs(self) -> Path:
