@@ -191,6 +191,11 @@ class ComparisonRuns:
         chosen = {p.agent for p in read_partners(self.folder / "partners" / SELECTED).partners}
         rules = load_policy(found[0].agent).rules
         rest = [p for p in viable(found, rules) if p.agent not in chosen]
+        if not rest:
+            raise ValueError(
+                f"--num-pairs: expected more viable pairs than --partners {self.config.partners}, "
+                "as HSP trains with the others, got none"
+            )
         features = behaviour_features(rest, "p-div", rules)
         members = farthest(features, min(count, len(rest)), np.random.default_rng(seed))
         return [rest[member].agent for member in members]
