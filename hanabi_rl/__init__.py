@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from hanabi_rl.data.files import load_games as load_games
     from hanabi_rl.data.files import save_games as save_games
     from hanabi_rl.data.games import Games as Games
+    from hanabi_rl.games.check import check_env as check_env
+    from hanabi_rl.games.game import Game as Game
     from hanabi_rl.games.hanabi.actions import action_slices as action_slices
     from hanabi_rl.games.hanabi.cards import next_cards as next_cards
-    from hanabi_rl.games.hanabi.check import check_env as check_env
     from hanabi_rl.games.hanabi.hanabi import HanabiEnv as HanabiEnv
     from hanabi_rl.games.hanabi.jaxmarl import make_jaxmarl as make_jaxmarl
     from hanabi_rl.games.hanabi.rules import Rules as Rules
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from hanabi_rl.nn.networks import NetworkConfig as NetworkConfig
     from hanabi_rl.play.decks import evaluation_decks as evaluation_decks
     from hanabi_rl.play.episodes import play_games as play_games
+    from hanabi_rl.play.game_episodes import play_episodes as play_episodes
 
 __version__ = "0.1.0"
 
@@ -51,6 +53,7 @@ _HOME = {
     "Algorithm": "algorithms.base",
     "Bot": "agents.bots.base",
     "CrossPlayScores": "api",
+    "Game": "games.game",
     "Games": "data.games",
     "GauntletScores": "api",
     "HanabiEnv": "games.hanabi.hanabi",
@@ -68,7 +71,6 @@ _HOME = {
     "TrainingSetup": "algorithms.ppo_runner",
     "act": "agents.policy",
     "action_slices": "games.hanabi.actions",
-    "check_env": "games.hanabi.check",
     "cross_play": "api",
     "decode_observation": "games.hanabi.seat_observation",
     "evaluate": "api",
@@ -79,6 +81,8 @@ _HOME = {
     "load_policy": "agents.loading",
     "make_jaxmarl": "games.hanabi.jaxmarl",
     "next_cards": "games.hanabi.cards",
+    "check_env": "games.check",
+    "play_episodes": "play.game_episodes",
     "play_games": "play.episodes",
     "save_games": "data.files",
     "save_policy": "agents.policy_folder",

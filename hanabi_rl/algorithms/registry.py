@@ -35,6 +35,7 @@ ALGORITHMS = _Algorithms(
     "bc",
     "hdr_ippo",
     "ippo",
+    "mappo",
     "other_play",
     "br_bc",
     "best_response",

@@ -5,7 +5,10 @@ The team's reward is the mean of the agents' rewards. Importing this module does
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import difflib
+import io
 import json
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
@@ -79,8 +82,9 @@ class JaxMARLGame(Game):
 
     @property
     def max_steps(self) -> int:
-        """The environment's `max_steps`, or 1,000 if it has none."""
-        return int(getattr(self.made, "max_steps", 1000))
+        """One more than the environment's `max_steps`, or than 1,000 if it has none: jaxmarl's MPE
+        ends one step later than its `max_steps`."""
+        return int(getattr(self.made, "max_steps", 1000)) + 1
 
     def start(self, keys: jax.Array) -> JaxMARLState:
         """See `Game`."""
@@ -148,14 +152,13 @@ def _typed(words: jax.Array) -> jax.Array:
 
 @lru_cache(maxsize=16)
 def _make(name: str, arguments: str) -> Any:
-    import contextlib
-    import io
-
     with contextlib.redirect_stdout(io.StringIO()):  # jaxmarl prints when it is imported
         import jaxmarl
         from jaxmarl.registration import registered_envs
     if name not in registered_envs:
-        raise ValueError(f"env: expected one of {', '.join(registered_envs)}, got {name!r}")
+        near = difflib.get_close_matches(name, registered_envs, n=3, cutoff=0.3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise ValueError(f"env: expected an environment of jaxmarl, got {name!r}{hint}")
     try:
         return jaxmarl.make(name, **json.loads(arguments))
     except (TypeError, ValueError) as error:

@@ -42,7 +42,6 @@ from hanabi_rl.learning.rollout import (
     self_play,
 )
 from hanabi_rl.nn.config import NetworkKind
-from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
@@ -92,8 +91,6 @@ class PPO:
     make_view: Callable[[Any], ObservationView] | None = None
     """Observation view, from the game; `CurrentPlayerView` needs a network without a carry. None:
     the network's default."""
-    make_module: Callable[[Any, int, Precision], nn.Module] | None = None
-    """(network, actions, precision) -> actor-critic; None: the network's default."""
     learner_fraction: float = 1.0
     """Mean fraction of decisions made by the learner; minibatches of single timesteps then omit
     partners' decisions, which carry no gradient."""
@@ -131,9 +128,11 @@ class PPO:
     @property
     def module(self) -> nn.Module:
         """Actor-critic module."""
-        if self.make_module is not None:
-            return self.make_module(self.network, self.env.rules.num_actions, self.config.precision)
         return self.network.actor_critic(self.env.rules.num_actions, self.config.precision)
+
+    def initial_carry(self, batch: int) -> PyTree:
+        """Carry of `module` before the first timestep of a game, leaves [batch, ...]."""
+        return self.network.initial_carry(batch)
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
         """The network as (carry, inputs, legal, reset) -> (carry, logits, value), time first."""
@@ -146,7 +145,7 @@ class PPO:
             self.env,
             self.view,
             self.apply,
-            self.network.initial_carry,
+            self.initial_carry,
             self.sample_episode,
             self.privileged,
         )
@@ -184,7 +183,7 @@ class PPO:
 
         shapes = jax.eval_shape(looked, key)  # parameters depend only on shapes
         reads = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        carry = self.network.initial_carry(view.rows)
+        carry = self.initial_carry(view.rows)
         return self.module.init(key, carry, *reads)["params"]
 
     def optimizer(self) -> optax.GradientTransformation:
@@ -378,7 +377,7 @@ class PPO:
         reads = [inputs, legal, rollout.reset[at[:2]]]
         seat = view.seat_at(at, state)
         if self.privileged is not None:
-            one = jnp.broadcast_to(seat, state.turn.shape)[..., None]
+            one = jnp.broadcast_to(seat, legal.shape[:2])[..., None]
             named = None if colors is None else colors[..., None, :]
             reads.append(self.privileged(rules, state, one, named)[..., 0, :])
         carry = jax.tree.map(lambda x: x[at[1:]], experience.carry)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.game import Environment
-from hanabi_rl.games.hanabi.dynamics import Rules, State
+from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.games.hanabi.symmetry import invert_permutations, permute_actions
 from hanabi_rl.games.prng import gumbel, random_words
 from hanabi_rl.learning.biased_rewards import BiasedReward
@@ -65,8 +65,8 @@ def self_play(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
     return EpisodeSetup()
 
 
-PrivilegedInputFn = Callable[[Rules, State, jax.Array, jax.Array | None], jax.Array]
-"""(rules, games [...], seats int32 [..., R], their colours uint8 [..., R, C] or None) -> critic
+PrivilegedInputFn = Callable[[Any, PyTree, jax.Array, jax.Array | None], jax.Array]
+"""(game, its states [...], seats int32 [..., R], their colours uint8 [..., R, C] or None) -> critic
 input float32 [..., R, X] from the whole state."""
 
 

@@ -47,6 +47,10 @@ class NetworkKind(Protocol):
         """True if permuting the colours permutes the logits exactly."""
 
     @property
+    def critic(self) -> tuple[int, ...]:
+        """Widths of the critic's layers before its output."""
+
+    @property
     def cloning_schedule(self) -> Schedule:
         """Fall of the learning rate in behavioural cloning."""
 

@@ -333,7 +333,10 @@ class Actor(nn.Module):
     def features(self, carry: PyTree, obs: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
         """obs: [T, B, ...]; reset: bool [T, B] -> (carry, input of both heads [T,
         B, H])."""
-        x = self.config.read(obs, reset)
+        return self.encode(carry, self.config.read(obs, reset), reset)
+
+    def encode(self, carry: PyTree, x: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
+        """Embedding and memory: x float32 [T, B, D] -> as `features`."""
         for i, layer in enumerate(self.embedding):
             x = layer(x)
             x = self.activation(self.norms[i](x) if self.norms else x)

@@ -18,6 +18,7 @@ from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.e3t import E3TConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.mappo import MAPPOConfig
 from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.algorithms.ppo_runner import PPORunConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
@@ -39,6 +40,7 @@ CLASSES: dict[str, Any] = {
     "bc": BCConfig,
     "hdr_ippo": HDRIPPOConfig,
     "ippo": IPPOConfig,
+    "mappo": MAPPOConfig,
     "other_play": IPPOConfig,
     "br_bc": BRBCConfig,
     "best_response": BestResponseConfig,

@@ -1,6 +1,7 @@
 """Network inputs of a rollout: the current player's row, several partners, and privileged
 critics."""
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -272,6 +273,13 @@ class TinyActorCritic(nn.Module):
         return carry, jnp.where(legal, actor, -1e10), nn.Dense(1, name="critic")(x)[..., 0]
 
 
+@dataclasses.dataclass(frozen=True)
+class TinyNetworkPPO(PPO):
+    @property
+    def module(self) -> TinyActorCritic:
+        return TinyActorCritic()
+
+
 def count_moves(rules: Any, memory: Any, state: Any, reset: Any, colors: Any) -> Any:
     """Memory per environment: moves since the start of the game."""
     memory = jnp.where(reset, 0, memory) + 1
@@ -284,7 +292,7 @@ def test_view_with_memory_trains_own_network() -> None:
     view = lambda rules: CurrentPlayerView(  # noqa: E731
         rules, count_moves, lambda rules, envs: jnp.zeros(envs, jnp.int32)
     )
-    ppo = PPO(CONFIG, NETWORK, make_view=view, make_module=lambda *_: TinyActorCritic())
+    ppo = TinyNetworkPPO(CONFIG, NETWORK, make_view=view)
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     rollout = jax.jit(
         lambda p, a: ppo.collector.collect(p, a, EMPTY_CONTEXT, jax.random.key(2), 30)[1]

@@ -1,4 +1,4 @@
-"""`check_env`: conformance tests for environments with `HanabiEnv`'s interface.
+"""`check_hanabi_env`: conformance tests for environments with `HanabiEnv`'s interface.
 
 They play legal moves and check every state in plain NumPy: cards are conserved, tokens stay in
 range, knowledge is true, rewards are the points gained, legal masks follow from the cards, no seat
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Environment(Protocol):
-    """Interface required by `check_env`; `HanabiEnv` documents each name."""
+    """Interface required by `check_hanabi_env`; `HanabiEnv` documents each name."""
 
     rules: Rules
 
@@ -86,7 +86,7 @@ class _Seen(NamedTuple):
 
 
 @with_fixed_settings(prng=True)
-def check_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int = 0) -> None:
+def check_hanabi_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int = 0) -> None:
     """Play `steps` moves in `num_envs` environments and check every state, observation, legal mask
     and reward.
 
