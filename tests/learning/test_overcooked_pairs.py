@@ -144,17 +144,18 @@ def test_pair_features_are_those_of_the_plain_game() -> None:
 
     found = measured(EvalPartner("a", "b"), pairing)
     assert found.score == tuple(pairing.scores.mean(axis=1)) == found.points
-    soups = dataclasses.replace(found, score=(40.0, 60.0), response_events=(range(17),) * 2)  # type: ignore[arg-type]
+    numbered = (tuple(map(float, range(17))),) * 2
+    soups = dataclasses.replace(found, score=(40.0, 60.0), response_events=numbered)
     rows = behaviour_features([soups], "br-div", game)
     assert EVENTS[11:14] == ("serve_soup", "stay", "move") and len(FEATURE_EVENTS) == 13
-    seat = np.array([*range(13), 20 * 11])
-    np.testing.assert_allclose(rows, [[*(seat / (seat + 1e-3))] * 2])
+    expected = np.array([*range(13), 20 * 11])
+    np.testing.assert_allclose(rows, [[*(expected / (expected + 1e-3))] * 2])
 
 
 @pytest.mark.slow  # learns
 def test_preferred_event_of_own_seat_becomes_more_frequent(tmp_path: Path) -> None:
     """One of two pairs is paid for staying; an interrupted run continues."""
-    nothing = dict.fromkeys(EVENTS, ())
+    nothing: Any = dict.fromkeys(EVENTS, ())
     config = dataclasses.replace(
         PAIRS,
         game=Overcooked("forced_coordination", horizon=20),
