@@ -20,6 +20,7 @@ from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms.behaviour_preferring import BehaviourPreferringConfig
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
+from hanabi_rl.evaluation.measure.events import mean_event_counts
 from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import (
     EvalPartner,
@@ -141,6 +142,10 @@ def test_pair_features_are_those_of_the_plain_game() -> None:
     np.testing.assert_allclose(pairing.agent_events, [means[0][0], means[1][1]])
     np.testing.assert_allclose(pairing.partner_events, [means[0][1], means[1][0]])
     assert pairing.agent_events.sum() > 0 and not np.array_equal(*pairing.agent_events)
+
+    shorter = played.records[0]._replace(lengths=np.full(5, 12))  # later steps do not count
+    moves = (shorter.actions[:, :12] < 4).sum(axis=(0, 1)) / 5
+    np.testing.assert_allclose(mean_event_counts(game, shorter)[:, EVENTS.index("move")], moves)
 
     found = measured(EvalPartner("a", "b"), pairing)
     assert found.score == tuple(pairing.scores.mean(axis=1)) == found.points
