@@ -152,6 +152,11 @@ class Game:
     start alike need samples."""
     idle_action: ClassVar[int | None] = None
     """Action that does nothing; None: there is none."""
+    events: ClassVar[tuple[str, ...]] = ()
+    """Names of the events of `detect_events`, E, by which partners are rewarded and selected
+    (ZSC-Eval, Wang et al., arXiv 2310.05208); empty: the game has none."""
+    min_pair_score: ClassVar[float] = 0.0
+    """Mean score up to which a partner and its best response count as unable to play."""
 
     name: str = dataclasses.field(kw_only=True)
     num_players: ClassVar[int]
@@ -204,6 +209,16 @@ class Game:
         """Score [N] of games; total: float32 [N], rewards since their start, the default."""
         del state
         return total
+
+    def detect_events(self, state: PyTree, action: jax.Array) -> jax.Array:
+        """`events` of each player's action bool [N, P, E], by the states before the step; action:
+        integers [N, P]."""
+        raise NotImplementedError
+
+    def behaviour_features(self, counts: np.ndarray, score: np.ndarray) -> np.ndarray:
+        """Features float64 [S, K] that select partners, by seat: counts float64 [S, E], mean
+        number of each of `events` per game; score float64 [S]; both are the default."""
+        return np.column_stack([counts, score])
 
     def make_env(self) -> GameEnv:
         """Environments of the game."""

@@ -115,9 +115,7 @@ class PPOConfig(TrainingConfig):
             object.__setattr__(self, "shaping", GameShaping())
         elif is_hanabi != hanabis:
             wanted = "HanabiShaping" if is_hanabi else "GameShaping (the preset's [shaping])"
-            raise ValueError(
-                f"shaping: expected {wanted} for {self.game.name}, got {self.shaping}"
-            )
+            raise ValueError(f"shaping: expected {wanted} for {self.game.name}, got {self.shaping}")
         if self.privileged_critic and not is_hanabi:
             raise ValueError(
                 f"privileged_critic: expected False in {self.game.name}, which has no hidden hands"

@@ -13,6 +13,7 @@ its partner would be trained to act for it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import jax
@@ -23,6 +24,7 @@ from hanabi_rl.games.hanabi.actions import decode
 from hanabi_rl.games.hanabi.dynamics import State, current_player, next_cards, points
 from hanabi_rl.games.hanabi.events import detect_events
 from hanabi_rl.games.hanabi.legality import of_seat
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.storage.validation import NonNegative, UnitInterval, validate_fields
 
@@ -80,12 +82,21 @@ class GameShaping(Shaping):
         progress: jax.Array,
         preference: BiasedReward | None = None,
     ) -> jax.Array:
-        """See `Shaping`; float32 [T, N, P] with a shaping reward, otherwise [T, N]."""
+        """See `Shaping`; float32 [T, N, P] with a shaping or a biased reward, otherwise [T, N].
+
+        With a biased reward the shaping reward does not fade and u is a factor of the points only
+        (ZSC-Eval's code).
+        """
         reward, shaped = rollout.transition.reward, rollout.transition.shaped
+        score = true_score_weight(progress, self.shaping_anneal_start, self.shaping_anneal_end)
+        if preference is not None:
+            score = jnp.zeros_like(score)
+            reward = with_biased_reward(reward[..., None], rollout, move, preference)
+        elif shaped is not None and self.shaping_weight:
+            reward = reward[..., None]
         if shaped is not None and self.shaping_weight:
-            score = true_score_weight(progress, self.shaping_anneal_start, self.shaping_anneal_end)
-            reward = reward[..., None] + self.shaping_weight * (1.0 - score) * shaped
-        return with_biased_reward(reward, rollout, move, preference)
+            reward = reward + self.shaping_weight * (1.0 - score) * shaped
+        return reward
 
     def metrics(self, rollout: Rollout, move: jax.Array) -> Metrics:
         """See `Shaping`: the shaping reward of all players per game, before it fades."""
@@ -212,28 +223,29 @@ def event_metrics(rollout: Rollout, events: dict[str, jax.Array]) -> Metrics:
 def with_biased_reward(
     reward: jax.Array, rollout: Rollout, move: jax.Array, preference: BiasedReward | None
 ) -> jax.Array:
-    """Team's reward with the learner's preference, float32 [T, N]; arguments as in `Shaping`."""
+    """Team's reward with the learner's preference; shapes as `biased_reward`, arguments as in
+    `Shaping`."""
     if preference is None:
         return reward
     return preference.score_weight * reward + biased_reward(rollout, move, preference)
 
 
 def biased_reward(rollout: Rollout, move: jax.Array, preference: BiasedReward) -> jax.Array:
-    """Biased reward w . phi(s, a) of the learner's own moves, float32 [T, N] (ZSC-Eval, section
-    4.1).
+    """Biased reward w . phi(s, a) of the learner's own moves (ZSC-Eval, section 4.1), float32
+    [T, N] in Hanabi, of each seat's own moves [T, N, P] in other games.
 
     Args:
-        move: int32 [T, N], action of the current player.
+        move: as in `Shaping.reward`.
     """
-    events = jax.vmap(lambda state, move: detect_events(state.rules, state, move))(
-        rollout.state, move
-    )
-    worth = jnp.einsum("tne,e->tn", events.astype(jnp.float32), preference.event_weights)
-    if (learns := rollout.episode.is_learner) is not None:
-        current = current_player(rollout.state)[..., None]
-        own = jnp.take_along_axis(learns, current, axis=-1)[..., 0]
-        worth = jnp.where(own, worth, 0.0)
-    return worth
+    rules, state, own = preference.rules, rollout.state, rollout.episode.is_learner
+    if isinstance(rules, Rules):
+        events = jax.vmap(functools.partial(detect_events, rules))(state, move)
+        if own is not None:
+            own = jnp.take_along_axis(own, current_player(state)[..., None], axis=-1)[..., 0]
+    else:
+        events = jax.vmap(rules.detect_events)(state, move)
+    worth = jnp.einsum("...e,e->...", events.astype(jnp.float32), preference.event_weights)
+    return worth if own is None else jnp.where(own, worth, 0.0)
 
 
 def true_score_weight(

@@ -32,6 +32,13 @@ class Episodes(NamedTuple):
     """int32[N]: steps of each game."""
     actions: np.ndarray
     """uint8[N, T, P], by seat; 0 after the end."""
+    starts: Any
+    """[N]: first states."""
+
+    @property
+    def points(self) -> np.ndarray:
+        """float64[N]: the scores; only Hanabi has points apart from them."""
+        return self.scores
 
 
 @with_fixed_settings(prng=True)
@@ -86,13 +93,14 @@ def play_episodes(
             distinct, key, jnp.asarray(index), begin, is_sampled,
             rules=rules, held=held, steps=steps,
         )  # fmt: skip
-        scores, lengths, actions, is_nan = jax.device_get(played)
+        scores, lengths, actions, is_nan, first_states = jax.device_get(played)
         if is_nan.any():
             raise ValueError("expected policies with finite logits, got NaN")
         count = min(size, num_games - first)
-        parts.append((scores[:count], lengths[:count], actions.swapaxes(0, 1)[:count]))
-    scores, lengths, actions = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Episodes(scores.astype(np.float64), lengths, actions)
+        found = scores.astype(np.float64), lengths, actions.swapaxes(0, 1), first_states
+        parts.append(jax.tree.map(lambda x, n=count: x[:n], Episodes(*found)))
+    joined: Episodes = jax.tree.map(lambda *of_part: np.concatenate(of_part), *parts)
+    return joined
 
 
 @functools.partial(jax.jit, static_argnames=("rules", "held", "steps"))
@@ -106,8 +114,9 @@ def _play(
     rules: Any,
     held: tuple[tuple[int, ...], ...],
     steps: int,
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Scores [n], lengths int32 [n], actions uint8 [T, n, P], and bool [n], True after NaN.
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, Any]:
+    """Scores [n], lengths int32 [n], actions uint8 [T, n, P], bool [n], True after NaN, and first
+    states [n].
 
     `held[g]` are the seats of policy g, whose rows are ordered seat by seat. Streams of a game: 0
     starts it; 3 t + 1, 3 t + 2 and 3 t + 3 are for step t, its samples and the policies.
@@ -169,4 +178,4 @@ def _play(
             zeros.astype(bool),
         ),
     )
-    return scores, lengths, actions, is_nan
+    return scores, lengths, actions, is_nan, begin

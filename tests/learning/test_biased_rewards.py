@@ -38,7 +38,7 @@ def reward_of(shaping: Shaping, *args: Any) -> jax.Array:
 
 def preference(score_weight: float = 1.0, **weights: float) -> BiasedReward:
     listed = [weights.get(event, 0.0) for event in EVENTS]
-    return BiasedReward(jnp.array(listed, jnp.float32), jnp.float32(score_weight))
+    return BiasedReward(jnp.array(listed, jnp.float32), jnp.float32(score_weight), TINY)
 
 
 def test_weight_space_has_203_points() -> None:

@@ -50,6 +50,10 @@ class EvalSetting(NamedTuple):
     seed_names: tuple[str, ...] = ()
     """Deal seeds of hanab.live (`seed_decks`), `games` in number; empty: decks of `seed`."""
 
+    def of_game(self, rules: Any) -> EvalSetting:
+        """The setting with `sample` as this game is played (`Game.is_greedy`)."""
+        return self._replace(sample=self.sample or not rules.is_greedy)
+
     def named_decks(self, rules: Rules) -> np.ndarray | None:
         """Decks of `seed_names`, uint8[N, deck_size]; None without names."""
         if not self.seed_names:

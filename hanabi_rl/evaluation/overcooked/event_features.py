@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hanabi_rl.games.overcooked.dynamics import SOUP_POINTS
-from hanabi_rl.games.overcooked.events import EVENTS, detect_events
+from hanabi_rl.games.overcooked.events import FEATURE_EVENTS, behaviour_features, detect_events
 from hanabi_rl.games.overcooked.traces import Traces
 
-FEATURE_EVENTS = EVENTS[: EVENTS.index("stay") + 1]
-"""The 13 events that select partners, in ZSC-Eval's order."""
 NUM_FEATURES = 2 * (len(FEATURE_EVENTS) + 1)
 """28: per seat of the best response the events, and the points of its own soups."""
 
@@ -31,9 +28,6 @@ def response_features(as_player_0: Traces, as_player_1: Traces) -> np.ndarray:
         as_player_0: games with the best response as player 0.
         as_player_1: games with the best response as player 1.
     """
-    rows = []
-    for seat, traces in enumerate((as_player_0, as_player_1)):
-        mean = event_counts(traces)[:, seat].mean(axis=0)
-        points = SOUP_POINTS * mean[EVENTS.index("serve_soup")]
-        rows += [*mean[: len(FEATURE_EVENTS)], points]
-    return np.array(rows)
+    games = enumerate((as_player_0, as_player_1))
+    means = [event_counts(traces)[:, seat].mean(axis=0) for seat, traces in games]
+    return behaviour_features(np.array(means)).reshape(-1)

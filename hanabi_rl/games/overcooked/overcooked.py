@@ -7,10 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import tyro
 
 from hanabi_rl.games.game import Game, GameEnv, Outcome
-from hanabi_rl.games.overcooked import dynamics
+from hanabi_rl.games.overcooked import dynamics, events
 from hanabi_rl.games.overcooked.kitchens import Kitchen, load_kitchen
 from hanabi_rl.games.overcooked.observation import NUM_CHANNELS, observe, observe_seat
 from hanabi_rl.games.overcooked.state import MAX_STEPS, State, pack_scenes, start_scene
@@ -65,6 +66,8 @@ class Overcooked(Game):
     num_players: ClassVar[int] = 2
     num_actions: ClassVar[int] = NUM_ACTIONS
     idle_action: ClassVar[int | None] = STAY
+    events: ClassVar[tuple[str, ...]] = events.EVENTS
+    min_pair_score: ClassVar[float] = 10.0  # as ZSC-Eval
     variant: ClassVar[str] = "kitchen"
 
     def __post_init__(self) -> None:
@@ -128,6 +131,15 @@ class Overcooked(Game):
         if not isinstance(state, RememberingState):
             return obs
         return _with_last(obs, jnp.where(seat == 0, state.last[:, 0], state.last[:, 1]))
+
+    def detect_events(self, state: State, action: jax.Array) -> jax.Array:
+        """See `Game` and `events.detect_events`."""
+        return events.detect_events(self.layout, state, action)
+
+    def behaviour_features(self, counts: np.ndarray, score: np.ndarray) -> np.ndarray:
+        """See `Game` and `events.behaviour_features`: a player's own soups count, not the score."""
+        del score
+        return events.behaviour_features(counts)
 
     def score(self, state: State, total: jax.Array) -> jax.Array:
         """Points int32[N], those before a recorded start included."""
