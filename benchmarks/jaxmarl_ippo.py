@@ -3,8 +3,9 @@
 jaxmarl's package lacks its baselines, so its loop is written here with the settings of its MPE
 script: feed-forward 64-64 tanh actor and critic, 16 environments x 128 steps, 4 epochs of 4
 minibatches, Adam with a falling rate of 2.5e-4. Our preset differs in a ReLU critic, no value
-clipping, initial weights, and the team's mean reward for every agent. Returns are of sampled play in training (last tenth
-of the updates); jaxmarl logs the sum over agents, here divided by their number.
+clipping, initial weights, and the team's mean reward for every agent. Returns are of sampled play
+in training (last tenth of the updates); jaxmarl logs the sum over agents, here divided by their
+number.
 
     python benchmarks/jaxmarl_ippo.py --env MPE_simple_spread_v3 --steps 1000000 --seeds 3
 """
