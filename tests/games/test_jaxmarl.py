@@ -18,7 +18,7 @@ def reset_of(name: str) -> dict[str, jax.Array]:
         import jaxmarl
     keys = jax.random.wrap_key_data(KEYS, impl="threefry2x32")
     obs, _ = jax.vmap(jaxmarl.make(name).reset)(keys)
-    return obs  # type: ignore[no-any-return]
+    return obs
 
 
 def test_agents_with_different_sizes() -> None:

@@ -358,7 +358,7 @@ def test_activation_of_the_actor(activation: Any, expected: Any) -> None:
     actor, data = Actor(config, ACTIONS), sequence()
     legal = jnp.ones_like(data["legal"])
     params: Any = init_params(actor, jax.random.key(0), config, (OBS,), ACTIONS)
-    _, logits = actor.apply({"params": params}, (), data["obs"], legal, data["reset"])  # type: ignore[misc]
+    _, logits = actor.apply({"params": params}, (), data["obs"], legal, data["reset"])
     x = np.asarray(data["obs"])
     for name in ("embedding_0", "decoder_0"):
         x = expected(x @ params[name]["kernel"] + params[name]["bias"])
