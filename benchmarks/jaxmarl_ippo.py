@@ -2,8 +2,10 @@
 
 jaxmarl's package lacks its baselines, so its loop is written here with the settings of its MPE
 script: feed-forward 64-64 tanh actor and critic, 16 environments x 128 steps, 4 epochs of 4
-minibatches, Adam with a falling rate of 2.5e-4. Returns are of sampled play in training (last tenth
-of the updates); jaxmarl logs the sum over agents, here divided by their number.
+minibatches, Adam with a falling rate of 2.5e-4. Our preset differs in a ReLU critic, no value
+clipping, initial weights, and the team's mean reward for every agent. Returns are of sampled play
+in training (last tenth of the updates); jaxmarl logs the sum over agents, here divided by their
+number.
 
     python benchmarks/jaxmarl_ippo.py --env MPE_simple_spread_v3 --steps 1000000 --seeds 3
 """
@@ -19,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from hanabi_rl.games.jaxmarl import JaxMARLGame
+from hanabi_rl.games.jaxmarl import JaxMARLGame, quiet_import
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.ppo import PPO
@@ -44,8 +46,9 @@ class _ActorCritic(nn.Module):
 
 def jaxmarl_curve(name: str, steps: int, seed: int) -> tuple[np.ndarray, float]:
     """Return per game in each update, [U], and timesteps per second."""
-    import jaxmarl
-    from jaxmarl.wrappers.baselines import LogWrapper
+    with quiet_import():
+        import jaxmarl
+        from jaxmarl.wrappers.baselines import LogWrapper
 
     env = LogWrapper(jaxmarl.make(name))
     agents, actions = env.agents, env.action_space(env.agents[0]).n

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
-import io
 import json
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Literal
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -74,10 +74,12 @@ class JaxMARLGame(Game):
         """A, the largest number of an agent's actions; an agent with fewer never plays the rest."""
         return max(int(self.made.action_space(agent).n) for agent in self.made.agents)
 
-    @property
+    @cached_property
     def obs_shape(self) -> tuple[int, ...]:
-        """Shape of the largest observation."""
-        shapes = [self.made.observation_space(agent).shape for agent in self.made.agents]
+        """Largest size of an observation on each axis; jaxmarl's `observation_space` of Overcooked
+        has other axes."""
+        obs, _ = jax.eval_shape(self.made.reset, jax.random.key(0))
+        shapes = [obs[agent].shape for agent in self.made.agents]
         return tuple(max(sizes) for sizes in zip(*shapes, strict=True))
 
     @property
@@ -145,6 +147,11 @@ class JaxMARLGame(Game):
         return state.legal
 
 
+def quiet_import() -> contextlib.AbstractContextManager[Any]:
+    """Context for the first import of jaxmarl, which prints, and undoes a redirected stdout."""
+    return mock.patch("builtins.print")
+
+
 def _typed(words: jax.Array) -> jax.Array:
     """Keys [N] of the words uint32 [N, 2]."""
     return jax.random.wrap_key_data(words, impl="threefry2x32")
@@ -152,7 +159,7 @@ def _typed(words: jax.Array) -> jax.Array:
 
 @lru_cache(maxsize=16)
 def _make(name: str, arguments: str) -> Any:
-    with contextlib.redirect_stdout(io.StringIO()):  # jaxmarl prints when it is imported
+    with quiet_import():
         import jaxmarl
         from jaxmarl.registration import registered_envs
     if name not in registered_envs:

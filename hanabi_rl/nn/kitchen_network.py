@@ -8,7 +8,7 @@ from typing import Literal
 import jax
 
 from hanabi_rl.games.overcooked.features import distance_features
-from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.networks import Activation, NetworkConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +19,7 @@ class KitchenConfig(NetworkConfig):
     lstm: tuple[int, ...] = ()
     decoder: tuple[int, ...] = ()
     critic: tuple[int, ...] = ()
-    activation: Literal["gelu", "relu"] = "relu"
+    activation: Activation = "relu"
     layer_norm: bool = False
     dropout: float = 0.0
     kind: Literal["kitchen"] = "kitchen"

@@ -30,6 +30,7 @@ from hanabi_rl.nn.precision import (
 if TYPE_CHECKING:
     from hanabi_rl.nn.config import NetworkKind
 
+Activation = Literal["gelu", "relu", "tanh"]
 Inputs = Literal["observations", "structured"]
 """What a network reads: observations, or `agents/structured/features.py`."""
 Schedule = Literal["linear", "cosine"]
@@ -49,7 +50,7 @@ class MemoryNetwork:
     embedding: tuple[int, ...]
     decoder: tuple[int, ...]
     critic: tuple[int, ...]
-    activation: Literal["gelu", "relu"]
+    activation: Activation
     layer_norm: bool
     dropout: float
 
@@ -131,7 +132,7 @@ class NetworkConfig(MemoryNetwork):
     """Widths of the dense + activation + dropout layers between the LSTM and the logits."""
     critic: tuple[int, ...] = (512,)
     """Widths of the dense + ReLU layers between the LSTM and the value."""
-    activation: Literal["gelu", "relu"] = "gelu"
+    activation: Activation = "gelu"
     """Activation function of the embedding and the decoder."""
     layer_norm: bool = True
     """Normalise the embedding layers."""
@@ -328,7 +329,7 @@ class Actor(nn.Module):
         self.decoder = [dense(w, self.precision) for w in self.config.decoder]
         self.dropout = PerRowDropout(self.config.dropout)
         self.logits = dense(self.num_actions, self.precision)
-        self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
+        self.activation = getattr(nn, self.config.activation)
 
     def features(self, carry: PyTree, obs: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
         """obs: [T, B, ...]; reset: bool [T, B] -> (carry, input of both heads [T,

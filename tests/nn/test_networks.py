@@ -348,3 +348,18 @@ def test_layer_widths_may_be_empty_or_lists() -> None:
     )
     assert set(params["actor"]) == {"lstm_0", "logits"}
     assert params["critic"]["Dense_0"]["kernel"].shape == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("activation", "expected"), [("tanh", np.tanh), ("relu", lambda x: np.maximum(x, 0))]
+)
+def test_activation_of_the_actor(activation: Any, expected: Any) -> None:
+    config = NetworkConfig((6,), (), (4,), (), activation, layer_norm=False, dropout=0.0)
+    actor, data = Actor(config, ACTIONS), sequence()
+    legal = jnp.ones_like(data["legal"])
+    params: Any = init_params(actor, jax.random.key(0), config, (OBS,), ACTIONS)
+    _, logits = actor.apply({"params": params}, (), data["obs"], legal, data["reset"])
+    x = np.asarray(data["obs"])
+    for name in ("embedding_0", "decoder_0"):
+        x = expected(x @ params[name]["kernel"] + params[name]["bias"])
+    np.testing.assert_allclose(logits, x @ params["logits"]["kernel"], rtol=1e-4, atol=1e-5)

@@ -4,7 +4,7 @@ jaxmarl's interface is one game with `jax.vmap` around it; our rules take batche
 `batching.call_batched` joins them: however deeply a call is vmapped, the rules run once, on one
 batch of all games.
 
-Only this module imports jaxmarl (which takes seconds, and prints).
+Importing this module imports jaxmarl, which takes seconds.
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxmarl.environments.hanabi.hanabi_game import DEFAULT_COLOR_MAP
-from jaxmarl.environments.multi_agent_env import MultiAgentEnv
-from jaxmarl.environments.multi_agent_env import State as JaxMARLState
-from jaxmarl.environments.spaces import Box, Discrete
 
 from hanabi_rl.games.batching import call_batched, select_games
 from hanabi_rl.games.hanabi import dynamics as core
@@ -32,7 +28,14 @@ from hanabi_rl.games.hanabi.python_game import COLORS, PythonGame
 from hanabi_rl.games.hanabi.render import render_state
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.single_game import to_python_game
+from hanabi_rl.games.jaxmarl import quiet_import
 from hanabi_rl.storage.jax_settings import with_fixed_settings
+
+with quiet_import():
+    from jaxmarl.environments.hanabi.hanabi_game import DEFAULT_COLOR_MAP
+    from jaxmarl.environments.multi_agent_env import MultiAgentEnv
+    from jaxmarl.environments.multi_agent_env import State as JaxMARLState
+    from jaxmarl.environments.spaces import Box, Discrete
 
 ByAgent = dict[str, jax.Array]
 Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]
