@@ -171,9 +171,7 @@ def test_custom_term_weight_matches_tutorial() -> None:
     x = rng.random((2, 3)).astype(np.float32)
 
     def on_device(logits: Any, batch: Any, x: Any) -> Any:
-        ippo, _ = losses.ppo_loss(
-            logits, batch.value, batch, clip_eps=0.2, value_coef=0.5, entropy_coef=0.01
-        )
+        ippo, _ = losses.ppo_loss(logits, batch.value, batch, PPOConfig(entropy_coef=0.01))
         total = ippo + 3.0 * jnp.sum(batch.actor_weight * x)
         return parallel.psum((total, jnp.sum(batch.decision_weight * x)))
 
