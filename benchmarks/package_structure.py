@@ -203,26 +203,34 @@ def subpackage(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
-def definitions(path: Path) -> dict[str, int]:
+def definitions(path: Path, *, docs: bool = True) -> dict[str, int]:
     """The lines of every function, class and method of a module by its name (`PPO.update`), its
-    decorators and docstring among them."""
+    decorators among them; with `docs` also docstrings, comments and blank lines."""
     found: dict[str, int] = {}
+    text, skipped = path.read_text(), set[int]()
+    if not docs:
+        lines = enumerate(text.splitlines(), start=1)
+        skipped |= {number for number, line in lines if re.fullmatch(r"\s*(#.*)?", line)}
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                skipped |= set(range(node.lineno, (node.end_lineno or 0) + 1))
 
     def add(body: Iterable[ast.stmt], prefix: str) -> None:
         for node in body:
             if not isinstance(node, ast.FunctionDef | ast.ClassDef):
                 continue
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            found[prefix + node.name] = (node.end_lineno or first) - first + 1
+            own = set(range(first, (node.end_lineno or first) + 1))
+            found[prefix + node.name] = len(own - skipped)
             if isinstance(node, ast.ClassDef):
                 add(node.body, f"{prefix}{node.name}.")
 
-    add(ast.parse(path.read_text()).body, "")
+    add(ast.parse(text).body, "")
     return found
 
 
-def way(package: Path, names: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Lines of what one reads, by `module:name`.
+def way(package: Path, names: Mapping[str, Sequence[str]], *, docs: bool = True) -> dict[str, int]:
+    """Lines of what one reads, by `module:name`; docs: see `definitions`.
 
     Raises:
         ValueError: a name is gone from its module, or its module.
@@ -230,12 +238,23 @@ def way(package: Path, names: Mapping[str, Sequence[str]]) -> dict[str, int]:
     known, lines = modules(package), {}
     for module, wanted in names.items():
         path = known.get(f"{package.name}.{module}")
-        there = {} if path is None else definitions(path)
+        there = {} if path is None else definitions(path, docs=docs)
         for name in wanted:
             if name not in there:
                 raise ValueError(f"WAY: expected {name} in {package.name}.{module}, got none")
             lines[f"{module}:{name}"] = there[name]
     return lines
+
+
+def way_chain(graph: Graph, package: str, names: Iterable[str]) -> list[str]:
+    """The longest chain of imports among the modules of `WAY`; the registry imports the algorithm
+    of the run."""
+    wanted = {f"{package}.{module}" for module in names}
+    among = {name: graph.get(name, set()) & wanted for name in wanted}
+    registry, algorithm = f"{package}.algorithms.registry", f"{package}.algorithms.hdr_ippo"
+    if registry in among:
+        among[registry].add(algorithm)
+    return longest_chain(among)
 
 
 def package_map(package: Path) -> str:
@@ -306,6 +325,8 @@ def figures(package: Path, entry: Sequence[str]) -> dict[str, Any]:
         ),
         "way": (read := way(package, WAY)),
         "way_lines": sum(read.values()),
+        "way_code_lines": sum(way(package, WAY, docs=False).values()),
+        "way_chain": way_chain(loaded, top, WAY),
         "longest_chain": longest_chain(inner_loaded),
         "longest_chain_when_asked": longest_chain(inner),
     }
@@ -323,6 +344,7 @@ def main() -> None:
         print(package_map(args.package), end="")
         return
     found = figures(args.package, args.entry)
+    steps = found["way_chain"]
     chain, longer = found["longest_chain"], found["longest_chain_when_asked"]
     lines = [
         f"{found['modules']} modules in {found['subpackages']} subpackages, "
@@ -330,7 +352,9 @@ def main() -> None:
         f"one training run ({', '.join(args.entry)}) loads {found['entry_imports']} of them, at "
         f"most {found['entry_imports_when_asked']}",
         f"from the script to the PPO gradient: {found['way_lines']:,} lines in "
-        f"{len(found['way'])} functions and classes of {len(WAY)} modules",
+        f"{len(found['way'])} functions and classes of {len(WAY)} modules, "
+        f"{found['way_code_lines']:,} without docstrings and comments",
+        f"chain of these modules, {len(steps)}: {' -> '.join(steps)}",
         f"longest chain, {len(chain)}: {' -> '.join(chain)}",
         f"longest chain with what is imported when asked for, {len(longer)}: {' -> '.join(longer)}",
         f"circles of modules: {found['circles'] or 'none'}",

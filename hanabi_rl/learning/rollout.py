@@ -194,10 +194,10 @@ class Collector:
             partner_carry, partner_logits = apply_policy(
                 view, context.partners, actors.partner_carry, seen.replace(reset=new_series)
             )
-            played = self.played_logits(episode, game, logits, partner_logits)
+            played = played_logits(view, episode, game, logits, partner_logits)
             action = jnp.argmax(played + noise, axis=-1).astype(jnp.int32)
             log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)
-            move = view.joint_action(self.true_colors(episode, game, action), game)
+            move = view.joint_action(true_colors(view, episode, game, action), game)
             env_state, transition = self.env.step(actors.env, move, context.start_states)
             record = Rollout(
                 state=self.env.stored(game),
@@ -247,22 +247,29 @@ class Collector:
         )
         return unflatten_rows((carry, logits[0], value[0]), num_envs)
 
-    def played_logits(
-        self, episode: EpisodeSetup, game: PyTree, own: jax.Array, partners: jax.Array | None
-    ) -> jax.Array:
-        """Logits [N, R, A] of the policy that plays each row: the learner's own or a partner's."""
-        if episode.is_learner is None:
-            return own
-        assert partners is not None, "seats of others need partners"
-        learns = self.view.select_rows(episode.is_learner, game)
-        return jnp.where(learns[..., None], own, partners)
 
-    def true_colors(self, episode: EpisodeSetup, game: PyTree, action: jax.Array) -> jax.Array:
-        """Convert actions int32 [N, R] from the rows' colours to the game's colours."""
-        if episode.colors is None:
-            return action
-        colors = self.view.select_rows(episode.colors, game)
-        return permute_actions(self.env.rules, action, invert_permutations(colors))
+def played_logits(
+    view: ObservationView,
+    episode: EpisodeSetup,
+    game: PyTree,
+    own: jax.Array,
+    partners: jax.Array | None,
+) -> jax.Array:
+    """Logits [N, R, A] of the policy that plays each row: the learner's own or a partner's."""
+    if episode.is_learner is None:
+        return own
+    assert partners is not None, "seats of others need partners"
+    return jnp.where(view.select_rows(episode.is_learner, game)[..., None], own, partners)
+
+
+def true_colors(
+    view: ObservationView, episode: EpisodeSetup, game: PyTree, action: jax.Array
+) -> jax.Array:
+    """Convert actions int32 [N, R] from the rows' colours to the game's colours."""
+    if episode.colors is None:
+        return action
+    colors = view.select_rows(episode.colors, game)
+    return permute_actions(view.rules, action, invert_permutations(colors))
 
 
 def apply_rematches(
