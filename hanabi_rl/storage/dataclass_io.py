@@ -51,11 +51,8 @@ def from_dict(
         elif (table := MOVED.get(new)) in known:
             expected = f"{new} in the table {table} ({table}.{new})"
         else:
-            expected = f"one of {', '.join(sorted(known))}"
-        raise ValueError(
-            f"{where}: unknown field {unknown[0]!r}; expected {expected}"
-            f"{did_you_mean(unknown[0], known)}"
-        )
+            expected = f"one of {', '.join(sorted(known))}{did_you_mean(unknown[0], known)}"
+        raise ValueError(f"{where}: unknown field {unknown[0]!r}; expected {expected}")
     base = default if default is not None else cls()
     changes: dict[str, Any] = {}
     for name, value in data.items():

@@ -172,7 +172,7 @@ def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]
     """Requested evaluations, which are not played: (type, policies, purpose of their decks)."""
     calls: list[tuple[str, tuple[Any, ...], str]] = []
     score = SimpleNamespace(mean=0.0)
-    summary = SimpleNamespace(mean=score, points=score)
+    summary = SimpleNamespace(mean=score, points=score, points_mean=0.0)
 
     def selfplay(policy: Any, games: int, seed: int = 0, purpose: str = "report") -> Any:
         calls.append(("selfplay", (policy,), purpose))
