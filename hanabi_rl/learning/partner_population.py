@@ -208,10 +208,12 @@ def _carry_of_one(policy: Policy, view: ObservationView, num_envs: int) -> PyTre
 def _apply_one(
     view: ObservationView, policy: Policy, carry: PyTree, seen: ViewOutput
 ) -> tuple[PyTree, jax.Array]:
+    """Query one policy on every row."""
     if not _reads_inputs(policy, view):
         return _apply_to_seats(view, policy, carry, seen)
-    rows = flatten_rows((carry, seen.inputs, seen.legal))
-    return unflatten_rows(policy.step_features(*rows, seen.reset), seen.reset.shape[0])
+    carry, inputs, legal = flatten_rows((carry, seen.inputs, seen.legal))
+    answer = policy.step_features(carry, inputs, legal, seen.reset)
+    return unflatten_rows(answer, seen.reset.shape[0])
 
 
 def _apply_to_seats(
@@ -224,8 +226,9 @@ def _apply_to_seats(
         every_seat = ObservationView(view.rules)
         _, watched = every_seat.encode_step(None, seen.state, seen.reset, seen.colors)
     reset = jnp.repeat(seen.reset, view.rules.num_players)
-    rows = flatten_rows((carry, watched.inputs, watched.legal))
-    carry, logits = unflatten_rows(policy.step(*rows, reset), seen.reset.shape[0])
+    carry, obs, legal = flatten_rows((carry, watched.inputs, watched.legal))
+    answer = policy.step(carry, obs, legal, reset)
+    carry, logits = unflatten_rows(answer, seen.reset.shape[0])
     return carry, view.select_rows(logits, seen.state)
 
 

@@ -250,9 +250,8 @@ def test_timestep_minibatch_matches_collection(current_player_view: Played) -> N
     )(whole)
     assert float(metrics["max_log_ratio"][0]) < 1e-4
     decision = np.ones((1, 40), bool)
-    batch = jax.jit(jax.vmap(lambda e: ppo.batch(e, decision, env, time), axis_name=parallel.AXIS))(
-        whole
-    )
+    at = ppo.view.minibatch_index(env, time)
+    batch = jax.jit(jax.vmap(lambda e: ppo.batch(e, at, decision), axis_name=parallel.AXIS))(whole)
     held = (np.asarray(current_player(rollout.state))[time, env] == 0).astype(np.float32)
     np.testing.assert_allclose(batch.actor_weight[0, 0], held / held.sum(), rtol=1e-6)
     np.testing.assert_array_equal(batch.action[0, 0], rollout.action[time, env, 0])
