@@ -127,7 +127,11 @@ def test_weights_are_defined_on_global_minibatch() -> None:
         reference_logits=None,
     )
     experience = Experience(rollout=rollout, advantage=numbers(), target=numbers(), carry=None)
-    batch = jax.jit(jax.vmap(ppo.batch, axis_name=parallel.AXIS))(experience, decision, env, seat)
+
+    def on_device(experience: Experience, decision: Any, env: Any, seat: Any) -> losses.PPOBatch:
+        return ppo.batch(experience, ppo.view.minibatch_index(env, seat), decision)
+
+    batch = jax.jit(jax.vmap(on_device, axis_name=parallel.AXIS))(experience, decision, env, seat)
 
     total = devices * steps * rows
     np.testing.assert_allclose(batch.actor_weight, decision / total, rtol=1e-6)
