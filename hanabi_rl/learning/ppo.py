@@ -10,6 +10,7 @@ defined on the global batch (`minibatches.py`), so the number of devices does no
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -278,15 +279,20 @@ class PPO:
         self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array
     ) -> Experience:
         """Advantages and targets; reward: float32 [T, N] of the team, or [T, N, R] of each row."""
-        difference, gamma = TD_ERRORS[self.config.td_error], self.config.gamma
-        value, done = rollout.value, rollout.transition.done[..., None]
-        reward = reward if reward.ndim == 3 else reward[..., None]
+        difference = TD_ERRORS[self.config.td_error]
+        of_one = functools.partial(gae, difference=difference)
+        # over environments
+        estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)
+        # over rows
+        axis = 2 if reward.ndim == 3 else None
+        estimate = jax.vmap(estimate, in_axes=(axis, 2, None, 1, None, None), out_axes=2)
+        gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value
         if self.view.semi_mdp and (learns := rollout.episode.is_learner) is not None:
             own = self.view.select_rows(learns, rollout.state)
-            value = semi_mdp_values(reward, value, done, last_value, own, gamma, difference)
-        advantage, target = gae(
-            reward, value, done, last_value, gamma, self.config.gae_lambda, difference
-        )
+            value = semi_mdp_values(
+                reward[..., None], value, done[..., None], last_value, own, gamma, difference
+            )
+        advantage, target = estimate(reward, value, done, last_value, gamma, self.config.gae_lambda)
         return Experience(rollout=rollout, advantage=advantage, target=target, carry=carry)
 
     def update_epochs(

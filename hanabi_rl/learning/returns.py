@@ -1,4 +1,4 @@
-"""Advantage estimates over the leading axis, time."""
+"""Advantage estimates for one sequence; callers batch them with vmap."""
 
 from collections.abc import Callable
 
@@ -43,26 +43,26 @@ def gae(
     gae_lambda: float,
     difference: TDErrorFn = td_error,
 ) -> tuple[jax.Array, jax.Array]:
-    """Generalised advantage estimation (Schulman et al. 2016, eq. 16).
+    """Generalised advantage estimation (Schulman et al. 2016, eq. 16) for one seat.
 
-    Every environment timestep counts, idle turns included. `reward` and `done` broadcast to
-    `value`.
+    Every environment timestep counts, idle turns included.
 
     Args:
-        reward: float32 [T, ...], received after the action at t.
-        value: float32 [T, ...], critic's estimate before the action at t.
-        done: bool [T, ...], True if the game ended with the action at t; no credit crosses it.
-        last_value: float32 [...], estimate after the last action.
+        reward: float32 [T], received after the action at t.
+        value: float32 [T], critic's estimate before the action at t.
+        done: bool [T], True if the game ended with the action at t; no credit crosses it.
+        last_value: float32 [], estimate after the last action.
         gamma: discount per environment timestep.
         gae_lambda: trace decay.
         difference: TD error, see `TDErrorFn`.
 
     Returns:
-        (advantage, target), each float32 [T, ...]; the critic's target is advantage + value.
+        (advantage, target), each float32 [T]; the critic's target is advantage + value.
     """
-    chex.assert_equal_shape([value[0], last_value])
+    chex.assert_equal_shape([reward, value, done])
+    chex.assert_rank([reward, last_value], [1, 0])
     not_done = 1.0 - done.astype(value.dtype)
-    next_value = jnp.concatenate([value[1:], last_value[None]])
+    next_value = jnp.append(value[1:], last_value)
     delta = difference(reward, next_value * not_done, value, gamma)
 
     def step(advantage: jax.Array, x: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -93,7 +93,8 @@ def semi_mdp_values(
     the rollout is the critic's in any case.
 
     Args:
-        reward, value, done, last_value, gamma, difference: as in `gae`.
+        reward, value, done, last_value, gamma, difference: as in `gae` for many rows: [T, ...], and
+            [...] for the last value.
         own: bool [T, ...], True on the learner's turns.
     """
 
