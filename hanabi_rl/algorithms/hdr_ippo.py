@@ -14,6 +14,7 @@ from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, PPORunConfig, Training
 from hanabi_rl.algorithms.training_partners import (
     PARTNER_SCORE_KEY,
     PartnerConfig,
+    check_partners,
     learner_decision_fraction,
     load_partners,
     partner_metrics,
@@ -108,12 +109,7 @@ class HDRIPPO(PPOAlgorithm):
     infer_rules = staticmethod(clone_rules)
     seeds_share_validation = staticmethod(same_validation)
     shared_run = staticmethod(shared_clone)
-
-    def run(self, config: HDRIPPOConfig) -> dict[str, Any]:
-        """See `PPOAlgorithm`."""
-        if config.partners:  # validate before training the clone
-            load_partners(config.partners, clone_rules(config))
-        return super().run(config)
+    check_inputs = staticmethod(check_partners)
 
     def training(self, config: HDRIPPOConfig, clone: NetworkPolicy) -> TrainingSetup:
         """See `PPOAlgorithm`."""

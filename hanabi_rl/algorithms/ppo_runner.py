@@ -149,6 +149,9 @@ class PPOAlgorithm(Algorithm):
         None."""
         raise NotImplementedError
 
+    def check_inputs(self, config: Any) -> None:
+        """Raise ValueError for unusable inputs; called before the clone is trained."""
+
     def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
         """Evaluate the reported policy; print and return the results."""
         raise NotImplementedError
@@ -162,7 +165,7 @@ class PPOAlgorithm(Algorithm):
         stages = 3 if isinstance(config, CloneConfig) else 2
         if isinstance(config, CloneConfig):
             config = with_game(config, clone_rules(config), "the clone")
-        # validate before training the clone
+        self.check_inputs(config)  # before training the clone
         starts = load_start_states(config)
         with open_run_dir(self.name, config, config.game.num_players) as run_dir:
             clone = validation = None
@@ -187,9 +190,7 @@ class PPOAlgorithm(Algorithm):
         """Train from the run's last checkpoint to its end; return the seconds, earlier sessions
         included."""
         check_device_split(config, training.partners)
-        parallel.on_main_host(
-            lambda: write_input_hashes(run_dir, named_input_hashes(config, starts))
-        )
+        record_inputs(config, run_dir, starts)
         reference = training.reference
         ppo = restore_schedules(self.name, training.ppo, config, run_dir)
         context = TrainContext(
@@ -267,6 +268,11 @@ def named_input_hashes(config: PPORunConfig, starts: StartStates | None = None) 
     if starts is not None:
         found[f"--start-states {' '.join(config.start_states)}"] = agent_hash("starts", starts)
     return found
+
+
+def record_inputs(config: PPORunConfig, run_dir: Path, starts: StartStates | None) -> None:
+    """Write `named_input_hashes` to the run's folder."""
+    parallel.on_main_host(lambda: write_input_hashes(run_dir, named_input_hashes(config, starts)))
 
 
 def announce_updates(config: PPORunConfig, run_dir: Path, done: int) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hanabi_rl.games.game import Environment, Game
-from hanabi_rl.games.hanabi.hanabi import HanabiEnv
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.jaxmarl import JaxMARLGame
 from hanabi_rl.games.overcooked.overcooked import Overcooked
@@ -39,6 +38,8 @@ def game_class(name: Any) -> Any:
 def make_env(rules: Any) -> Environment:
     """Environments of a game."""
     if isinstance(rules, Rules):
+        from hanabi_rl.games.hanabi.hanabi import HanabiEnv  # configs and files need names only
+
         return HanabiEnv(**dataclasses.asdict(rules))
     env: Environment = rules.make_env()
     return env

@@ -44,7 +44,7 @@ def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
         preset = default_preset(list(args), configs / algorithm)
         config = parse_args(entry.config, algorithm, configs, preset, args, prog)
         try:
-            run_seeds(entry, config)
+            run_seeds(entry, config) if config.seeds else entry.run(config)
         except RunStopped as stopped:
             print(stopped, file=sys.stderr)
             return stopped.exit_code

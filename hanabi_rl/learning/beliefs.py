@@ -90,7 +90,7 @@ def self_play_collector(policy: NetworkPolicy, precision: Precision = "float32")
         return carry, answer, jnp.zeros(legal.shape[:-1])
 
     rules = policy.rules
-    view = StructuredView(network.features, network.profile)(rules)
+    view = StructuredView(rules, network.features, network.profile)
     return Collector(HanabiEnv(**dataclasses.asdict(rules)), view, apply, lambda rows: ())
 
 
@@ -128,7 +128,7 @@ class BeliefLearner:
     @property
     def view(self) -> Any:
         """View of the players whose hands are inferred."""
-        return StructuredView(self.features)(self.rules)
+        return StructuredView(self.rules, self.features)
 
     def init(self, key: jax.Array) -> BeliefState:
         """Initial state: equal to the grounded belief, with fresh games."""

@@ -13,14 +13,13 @@ Shapes: `N` environments, `P` seats, `R` rows per environment (P or 1), `A` acti
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.games.hanabi.dynamics import Rules, State, current_player, legal_for_current_player
+from hanabi_rl.games.hanabi.dynamics import State, current_player, legal_for_current_player
 from hanabi_rl.games.hanabi.symmetry import permute_legal
 from hanabi_rl.learning.encoding import observe_all, observe_one_seat, observe_rows
 
@@ -47,12 +46,15 @@ class ObservationView:
 
     rules: Any
     """The game, a `GameRules`: Hanabi's `Rules` in this view and in `CurrentPlayerView`."""
-    feature_spec: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
-    """Names of the inputs, for policies that can read all or part of them."""
     flattens_time = False
     """True if a minibatch consists of single decisions, False if of whole rows."""
     semi_mdp = False
     """True if the learner's decisions and its partners' alternate in one row."""
+
+    @property
+    def feature_spec(self) -> tuple[str, ...]:
+        """Names of the inputs, for policies that can read all or part of them."""
+        return ()
 
     @property
     def rows(self) -> int:
@@ -138,39 +140,10 @@ class ObservationView:
         return observe_rows(self.rules, state, index[2], colors)
 
 
-EncodeFn = Callable[[Rules, PyTree, State, jax.Array, jax.Array | None], tuple[PyTree, PyTree]]
-"""Encoder: (rules, memory [N, ...], games [N], reset bool [N], current player's colours [N, C] or
-None) -> (memory, inputs [N, ...]). Both may depend only on the current player's information."""
-
-
-def encode_observation(
-    rules: Rules, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
-) -> tuple[PyTree, PyTree]:
-    """Observation of the current player, float32 [N, O]; the memory stays empty."""
-    del reset
-    return memory, observe_one_seat(rules, state, current_player(state), colors)[0]
-
-
-def reset_memory(rules: Rules, memory: PyTree, seats: jax.Array) -> PyTree:
-    """Discard the memory at the end of a game."""
-    del rules, seats
-    return memory
-
-
-def no_memory(rules: Rules, num_envs: int) -> PyTree:
-    """Empty memory."""
-    del rules, num_envs
-
-
 @dataclasses.dataclass(frozen=True)
 class CurrentPlayerView(ObservationView):
-    """View with one row: the current player."""
+    """View with one row: the current player, which reads its observation."""
 
-    encode_fn: EncodeFn = encode_observation
-    init_memory: Callable[[Rules, int], PyTree] = no_memory
-    next_game_memory: Callable[[Rules, PyTree, jax.Array], PyTree] = reset_memory
-    """(rules, memory [N, ...], seats int32 [N]) -> memory before another game with the same
-    players, relative to the player `seats` seats further on."""
     flattens_time = True
     semi_mdp = True
 
@@ -179,21 +152,25 @@ class CurrentPlayerView(ObservationView):
         """See `ObservationView`."""
         return 1
 
-    def memory(self, num_envs: int) -> PyTree:
-        """See `ObservationView`."""
-        return self.init_memory(self.rules, num_envs)
-
     def encode_step(
         self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
     ) -> tuple[PyTree, ViewOutput]:
         """See `ObservationView`."""
         own = None if colors is None else self.select_rows(colors, state)[:, 0]
-        memory, inputs = self.encode_fn(self.rules, memory, state, reset, own)
+        memory, inputs = self.read(memory, state, reset, own)
         inputs = jax.tree.map(lambda x: x[:, None], inputs)
         legal = self._legal(state, own)[:, None]
         return memory, ViewOutput(
             state=state, reset=reset, colors=colors, inputs=inputs, legal=legal
         )
+
+    def read(
+        self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
+    ) -> tuple[PyTree, PyTree]:
+        """Updated memory and the current player's inputs [N, ...], in its colours [N, C]. Both may
+        depend only on that player's information."""
+        del reset
+        return memory, observe_one_seat(self.rules, state, current_player(state), colors)[0]
 
     def next_game(self, memory: PyTree, state: State, following: State, shift: jax.Array) -> PyTree:
         """See `ObservationView`.
@@ -203,7 +180,13 @@ class CurrentPlayerView(ObservationView):
         """
         next_player, first = current_player(state) + 1, current_player(following)
         further = (first - shift - next_player) % self.rules.num_players
-        return self.next_game_memory(self.rules, memory, further)
+        return self.moved_memory(memory, further)
+
+    def moved_memory(self, memory: PyTree, seats: jax.Array) -> PyTree:
+        """Memory before another game with the same players, relative to the player `seats`, int32
+        [N], seats further on; empty for this view."""
+        del seats
+        return memory
 
     def seats(self, state: State) -> jax.Array:
         """See `ObservationView`."""

@@ -29,7 +29,7 @@ from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.config import PPOConfig, check_divides
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_nonfinite
 from hanabi_rl.learning.network_inputs import LEARNING_INPUTS, observation_view
-from hanabi_rl.learning.observation_views import ObservationView
+from hanabi_rl.learning.observation_views import Index, ObservationView
 from hanabi_rl.learning.returns import TD_ERRORS, gae, semi_mdp_values
 from hanabi_rl.learning.rollout import (
     EMPTY_CONTEXT,
@@ -333,6 +333,7 @@ class PPO:
         ones). An item is a seat, or a timestep if the view splits time; of such a `rollout` the
         learner's own come first."""
         config, view = self.config, self.view
+        omits = view.flattens_time and self.learner_fraction < 1.0
         items = config.num_steps * view.rows if view.flattens_time else view.rows
         envs_per_block = config.num_envs // config.num_shuffle_blocks
         return minibatches.minibatch_indices(
@@ -342,15 +343,12 @@ class PPO:
             envs_per_block=envs_per_block,
             num_minibatches=config.num_minibatches,
             epochs=config.epochs,
-            first=None if rollout is None else self.learner_examples(rollout),
+            first=None if rollout is None or not omits else self.learner_examples(rollout),
             keep=self.examples_per_block(envs_per_block * items) if view.flattens_time else None,
         )
 
-    def learner_examples(self, rollout: Rollout) -> jax.Array | None:
-        """Mask bool [N, items] of the learner's examples if epochs omit partners' decisions,
-        otherwise None."""
-        if not self.view.flattens_time or self.learner_fraction == 1.0:
-            return None
+    def learner_examples(self, rollout: Rollout) -> jax.Array:
+        """Mask bool [N, items] of the learner's examples, where epochs omit partners' decisions."""
         assert rollout.episode.is_learner is not None, "learner_fraction < 1 needs is_learner"
         own = self.view.select_rows(rollout.episode.is_learner, rollout.state)
         return own.swapaxes(0, 1).reshape(own.shape[1], -1)
@@ -367,7 +365,7 @@ class PPO:
     ) -> tuple[PyTree, losses.Metrics]:
         """Global gradient of the objective on one minibatch: env, item int32 [B] (see
         `minibatches`)."""
-        config, rules, rollout, view = self.config, self.env.rules, experience.rollout, self.view
+        rules, rollout, view = self.env.rules, experience.rollout, self.view
         at = view.minibatch_index(env, item)
         state = jax.tree.map(lambda x: x[at[:2]], rollout.state)
         colors = rollout.episode.colors
@@ -381,19 +379,11 @@ class PPO:
             named = None if colors is None else colors[..., None, :]
             reads.append(self.privileged(rules, state, one, named)[..., 0, :])
         carry = jax.tree.map(lambda x: x[at[1:]], experience.carry)
-        batch = self.batch(experience, view.decides(state, seat), env, item)
+        batch = self.batch(experience, at, view.decides(state, seat))
 
         def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
             _, logits, value = self.apply(params, carry, *reads)
-            ippo, metrics = losses.ppo_loss(
-                logits,
-                value,
-                batch,
-                clip_eps=config.clip_eps,
-                value_coef=config.value_coef,
-                entropy_coef=config.entropy_coef,
-                clip_value=config.clip_value,
-            )
+            ippo, metrics = losses.ppo_loss(logits, value, batch, self.config)
             total, more = self.objective(ippo, logits, batch)
             return total, metrics | more | {"loss": total}
 
@@ -403,30 +393,23 @@ class PPO:
         gradient, metrics = parallel.psum((gradient, metrics))
         return gradient, metrics | {"max_log_ratio": parallel.pmax(largest)}
 
-    def batch(
-        self, experience: Experience, decision: jax.Array, env: jax.Array, item: jax.Array
-    ) -> losses.PPOBatch:
-        """One minibatch: weights (see `losses`) and advantages over all rows of the learner."""
-        rollout = experience.rollout
-        at = self.view.minibatch_index(env, item)
-
-        def pick(x: jax.Array) -> jax.Array:
-            return x[at]
-
-        held = jnp.ones(decision.shape)
+    def batch(self, experience: Experience, at: Index, decision: jax.Array) -> losses.PPOBatch:
+        """Minibatch at an index: weights (see `losses`) and advantages over all rows of the
+        learner. decision: bool, True where the row decides."""
+        rollout, held = experience.rollout, jnp.ones(decision.shape)
         if (learns := rollout.episode.is_learner) is not None:
-            held = pick(self.view.select_rows(learns, rollout.state)).astype(jnp.float32)
+            held = self.view.select_rows(learns, rollout.state)[at].astype(jnp.float32)
         weight, reference = global_weights(held), rollout.reference_logits
         decides = held * decision
         return losses.PPOBatch(
-            action=pick(rollout.action),
-            log_prob=pick(rollout.log_prob),
-            value=pick(rollout.value),
-            advantage=normalize(pick(experience.advantage), weight),
-            target=pick(experience.target),
+            action=rollout.action[at],
+            log_prob=rollout.log_prob[at],
+            value=rollout.value[at],
+            advantage=normalize(experience.advantage[at], weight),
+            target=experience.target[at],
             actor_weight=decides * weight,
             value_weight=weight,
-            reference_logits=None if reference is None else pick(reference),
+            reference_logits=None if reference is None else reference[at],
             decision_weight=global_weights(decides),
         )
 

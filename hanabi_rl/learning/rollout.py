@@ -21,7 +21,6 @@ import jax.numpy as jnp
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.game import Environment
-from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.games.hanabi.symmetry import invert_permutations, permute_actions
 from hanabi_rl.games.prng import gumbel, random_words
 from hanabi_rl.learning.biased_rewards import BiasedReward
@@ -195,15 +194,10 @@ class Collector:
             partner_carry, partner_logits = apply_policy(
                 view, context.partners, actors.partner_carry, seen.replace(reset=new_series)
             )
-            played = logits
-            if episode.is_learner is not None:
-                assert partner_logits is not None, "seats of others need partners"
-                learns = view.select_rows(episode.is_learner, game)
-                played = jnp.where(learns[..., None], logits, partner_logits)
+            played = played_logits(view, episode, game, logits, partner_logits)
             action = jnp.argmax(played + noise, axis=-1).astype(jnp.int32)
             log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)
-            colors = None if episode.colors is None else view.select_rows(episode.colors, game)
-            move = view.joint_action(_true_colors(rules, action, colors), game)
+            move = view.joint_action(true_colors(view, episode, game, action), game)
             env_state, transition = self.env.step(actors.env, move, context.start_states)
             record = Rollout(
                 state=self.env.stored(game),
@@ -243,11 +237,7 @@ class Collector:
     ) -> tuple[PyTree, jax.Array, jax.Array]:
         """The network on every row: (carry [N, R, ...], logits [N, R, A], value [N, R])."""
         num_envs, view = seen.reset.shape[0], self.view
-        reads = [
-            flatten_rows(seen.inputs),
-            flatten_rows(seen.legal),
-            jnp.repeat(seen.reset, view.rows),
-        ]
+        reads = [*flatten_rows((seen.inputs, seen.legal)), jnp.repeat(seen.reset, view.rows)]
         if self.privileged is not None:
             seat = jnp.broadcast_to(view.seats(seen.state), (num_envs, view.rows))
             colors = None if seen.colors is None else view.select_rows(seen.colors, seen.state)
@@ -256,6 +246,30 @@ class Collector:
             params, flatten_rows(carry), *jax.tree.map(lambda x: x[None], reads)
         )
         return unflatten_rows((carry, logits[0], value[0]), num_envs)
+
+
+def played_logits(
+    view: ObservationView,
+    episode: EpisodeSetup,
+    game: PyTree,
+    own: jax.Array,
+    partners: jax.Array | None,
+) -> jax.Array:
+    """Logits [N, R, A] of the policy that plays each row: the learner's own or a partner's."""
+    if episode.is_learner is None:
+        return own
+    assert partners is not None, "seats of others need partners"
+    return jnp.where(view.select_rows(episode.is_learner, game)[..., None], own, partners)
+
+
+def true_colors(
+    view: ObservationView, episode: EpisodeSetup, game: PyTree, action: jax.Array
+) -> jax.Array:
+    """Convert actions int32 [N, R] from the rows' colours to the game's colours."""
+    if episode.colors is None:
+        return action
+    colors = view.select_rows(episode.colors, game)
+    return permute_actions(view.rules, action, invert_permutations(colors))
 
 
 def apply_rematches(
@@ -291,8 +305,3 @@ def rotate_seats_in_episode(episode: EpisodeSetup, shift: jax.Array) -> EpisodeS
     """Setup of N games after all players moved int32 [N] `seat_shift` seats further."""
     learns, colors = rotate_seats((episode.is_learner, episode.colors), shift)
     return episode.replace(is_learner=learns, colors=colors)
-
-
-def _true_colors(rules: Rules, action: jax.Array, colors: jax.Array | None) -> jax.Array:
-    """Convert actions int32 [N, R] from the rows' colours [N, R, C] to the game's colours."""
-    return action if colors is None else permute_actions(rules, action, invert_permutations(colors))

@@ -284,9 +284,10 @@ def test_weights_count_learner_seats_only() -> None:
     held = np.stack([learns[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
     advantage = np.stack([numbers[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
     ppo: PPO = make_ppo(game=Rules())
+    at = ppo.view.minibatch_index(env, seat)
     batch = jax.tree.map(
         lambda x: x[0],
-        jax.jit(jax.vmap(lambda e: ppo.batch(e, decision, env, seat), axis_name="devices"))(
+        jax.jit(jax.vmap(lambda e: ppo.batch(e, at, decision), axis_name="devices"))(
             jax.tree.map(lambda x: np.asarray(x)[None], experience)
         ),
     )

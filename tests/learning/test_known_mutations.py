@@ -24,6 +24,7 @@ from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.cloning_games import color_permutations, game_dataset
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.ppo import PPO
@@ -339,9 +340,7 @@ def test_extreme_ratio_gives_finite_loss() -> None:
     )
 
     def loss(logits: jax.Array) -> Any:
-        return losses.ppo_loss(
-            logits, nothing, batch, clip_eps=0.2, value_coef=0.5, entropy_coef=0.0
-        )
+        return losses.ppo_loss(logits, nothing, batch, PPOConfig(entropy_coef=0.0))
 
     (total, terms), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(logits)
     assert all(np.isfinite(float(x)) for x in [total, *terms.values()])

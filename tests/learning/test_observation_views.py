@@ -250,9 +250,8 @@ def test_timestep_minibatch_matches_collection(current_player_view: Played) -> N
     )(whole)
     assert float(metrics["max_log_ratio"][0]) < 1e-4
     decision = np.ones((1, 40), bool)
-    batch = jax.jit(jax.vmap(lambda e: ppo.batch(e, decision, env, time), axis_name=parallel.AXIS))(
-        whole
-    )
+    at = ppo.view.minibatch_index(env, time)
+    batch = jax.jit(jax.vmap(lambda e: ppo.batch(e, at, decision), axis_name=parallel.AXIS))(whole)
     held = (np.asarray(current_player(rollout.state))[time, env] == 0).astype(np.float32)
     np.testing.assert_allclose(batch.actor_weight[0, 0], held / held.sum(), rtol=1e-6)
     np.testing.assert_array_equal(batch.action[0, 0], rollout.action[time, env, 0])
@@ -280,19 +279,21 @@ class TinyNetworkPPO(PPO):
         return TinyActorCritic()
 
 
-def count_moves(rules: Any, memory: Any, state: Any, reset: Any, colors: Any) -> Any:
+class MoveCountView(CurrentPlayerView):
     """Memory per environment: moves since the start of the game."""
-    memory = jnp.where(reset, 0, memory) + 1
-    obs = observe(rules, state)[jnp.arange(len(reset)), current_player(state)]
-    return memory, {"obs": obs.astype(jnp.bfloat16), "moves": memory.astype(jnp.float32)}
+
+    def memory(self, num_envs: int) -> Any:
+        return jnp.zeros(num_envs, jnp.int32)
+
+    def read(self, memory: Any, state: Any, reset: Any, colors: Any) -> Any:
+        memory = jnp.where(reset, 0, memory) + 1
+        obs = observe(self.rules, state)[jnp.arange(len(reset)), current_player(state)]
+        return memory, {"obs": obs.astype(jnp.bfloat16), "moves": memory.astype(jnp.float32)}
 
 
 @pytest.mark.slow
 def test_view_with_memory_trains_own_network() -> None:
-    view = lambda rules: CurrentPlayerView(  # noqa: E731
-        rules, count_moves, lambda rules, envs: jnp.zeros(envs, jnp.int32)
-    )
-    ppo = TinyNetworkPPO(CONFIG, NETWORK, make_view=view)
+    ppo = TinyNetworkPPO(CONFIG, NETWORK, make_view=MoveCountView)
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     rollout = jax.jit(
         lambda p, a: ppo.collector.collect(p, a, EMPTY_CONTEXT, jax.random.key(2), 30)[1]

@@ -189,10 +189,8 @@ def test_value_clipping_can_be_disabled() -> None:
 
     @functools.partial(jax.jit, static_argnums=0)
     def loss(clip: bool) -> jax.Array:
-        return losses.ppo_loss(
-            jnp.zeros((1, 1)), 3 * one, batch,
-            clip_eps=0.2, value_coef=1.0, entropy_coef=0.0, clip_value=clip,
-        )[0]  # fmt: skip
+        config = PPOConfig(value_coef=1.0, entropy_coef=0.0, clip_value=clip)
+        return losses.ppo_loss(jnp.zeros((1, 1)), 3 * one, batch, config)[0]
 
     found = [loss(clip) for clip in (False, True)]
     np.testing.assert_allclose(found, [2.0, 3.8**2 / 2], rtol=1e-6)
