@@ -23,6 +23,7 @@ from hanabi_rl.evaluation.measure.calibration import calibrate_temperature
 from hanabi_rl.evaluation.measure.clone_comparison import MIN_GAMES, compare_with_clone
 from hanabi_rl.evaluation.papers import ah2ac2
 from hanabi_rl.evaluation.reporting.training_report import clone_comparison_dict, report_table
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import losses
 from hanabi_rl.learning.partner_population import stack_policies
 from hanabi_rl.learning.ppo import PPO, Objective
@@ -111,8 +112,11 @@ class HDRIPPO(PPOAlgorithm):
 
     def run(self, config: HDRIPPOConfig) -> dict[str, Any]:
         """See `PPOAlgorithm`."""
-        if config.partners:  # validate before training the clone
-            load_partners(config.partners, clone_rules(config))
+        rules = clone_rules(config)  # validate before training the clone
+        if config.calibrate_temperature and not isinstance(rules, Rules):
+            raise ValueError(f"--calibrate-temperature: expected Hanabi, got {rules.name}")
+        if config.partners:
+            load_partners(config.partners, rules)
         return super().run(config)
 
     def training(self, config: HDRIPPOConfig, clone: NetworkPolicy) -> TrainingSetup:
