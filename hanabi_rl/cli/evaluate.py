@@ -41,6 +41,7 @@ def evaluate(
     from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
     from hanabi_rl.evaluation.reporting.measures import efficiency_line
     from hanabi_rl.evaluation.reporting.training_report import link_lines, score_table
+    from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.play.decks import seed_decks
 
     games, seed, named = chosen_decks(seed_names, games, seed)
@@ -49,12 +50,16 @@ def evaluate(
     started = time.perf_counter()
     result = evaluate_selfplay(policy, games, seed, sample=sample, decks=decks)
     wall_s = time.perf_counter() - started
-    efficiency = efficiency_figures(GameAnalysis(result.records))
+    is_hanabi = isinstance(policy.rules, Rules)
+    efficiency = efficiency_figures(GameAnalysis(result.records)) if is_hanabi else {}
     dealt = f"hanab.live deals {' '.join(named)}" if named else f"seed {seed}"
-    yield selfplay_title(agent, policy, sample, dealt)
+    is_sampled = sample or not policy.rules.is_greedy
+    yield selfplay_title(agent, policy, is_sampled, dealt)
     yield score_table([("self-play", result.summary)])
-    yield efficiency_line(efficiency, result.rules)
-    yield from count_lines(result.histogram(), wall_s)
+    histogram = result.histogram() if is_hanabi else None
+    if histogram is not None:
+        yield efficiency_line(efficiency, result.rules)
+        yield from count_lines(histogram, wall_s)
     yield from link_lines(result)
     yield {
         "agent": agent,
@@ -62,10 +67,10 @@ def evaluate(
         "players": policy.rules.num_players,
         "seed": seed,
         "seed_names": list(named),
-        "sampled": sample,
+        "sampled": is_sampled,
         **result.as_dict(),
         **efficiency,
-        "histogram": result.histogram(),
+        "histogram": histogram,
         "wall_s": wall_s,
         "games_per_s": games / wall_s,
     }

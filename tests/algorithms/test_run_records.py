@@ -24,7 +24,16 @@ PPO = (
     "--num-envs 16 --num-steps 10 --num-shuffle-blocks 2 --num-minibatches 2 --epochs 1 "
     f"--total-steps {4 * UPDATE} --eval-every 2 --eval-games 4 --save-every 2"
 ).split()
-CLONE = "--epochs 3 --batch-size 64 --network.embedding 8 --network.decoder 8".split()
+CLONE = [
+    "--epochs",
+    "3",
+    "--batch-size",
+    "64",
+    "--network.embedding",
+    "8",
+    "--network.decoder",
+    "8",
+]
 
 
 def parse(algorithm: str, *args: str) -> Any:
@@ -74,6 +83,16 @@ def test_clone_predicts_and_loads(clone: Path) -> None:
     lines = read_lines(clone)
     assert lines[-1]["epoch"] == 3 and lines[-1]["val_loss"] < math.log(6)
     assert (clone / "policy-accuracy").exists() and (clone / "learning-curve.png").exists()
+
+
+def test_evaluate_prints_scores_of_sampled_games(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hanabi_rl.cli.evaluate import evaluate
+
+    evaluate(str(clone), games=4)
+    out = capsys.readouterr().out
+    assert "sampled self-play, 2 players" in out and "scores 0 to" not in out
 
 
 def test_interrupted_clone_equals_uninterrupted(

@@ -12,6 +12,7 @@ from support.overcooked import recorded_games
 from hanabi_rl.data.game_records import GameRecords, load_game_records
 from hanabi_rl.games.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import save_recorded_games
+from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCTrainConfig
 from hanabi_rl.learning.cloning_records import record_dataset
 from hanabi_rl.learning.loader import Batch
@@ -74,7 +75,7 @@ def test_update_is_the_gradient_of_the_cross_entropy(records: GameRecords) -> No
     dataset, expected = record_dataset(records, NETWORK, "float32"), decisions(records)
     config = BCTrainConfig(network=NETWORK, batch_size=8, lr=1e-3)
     bc = BC(config, RULES, 10)
-    state = bc.init(jax.random.key(1))
+    state = jax.jit(bc.init)(jax.random.key(1))
     index = [3, 30, 17, 22, 9]
     chosen = [expected[i] for i in index]
     out: Any = NETWORK.actor(6).apply(
@@ -87,13 +88,15 @@ def test_update_is_the_gradient_of_the_cross_entropy(records: GameRecords) -> No
     logits = np.asarray(out[1][0], np.float64)
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     actions = np.array([action for _, action in chosen])
-    after, metrics = jax.jit(bc.update)(state, dataset, batch_of(index, 8))
+    after, metrics = bc.compile_update()(
+        state, parallel.replicate(dataset), parallel.shard(batch_of(index, 8))
+    )
     assert float(metrics["loss"]) == pytest.approx(-log_probs[range(5), actions].mean(), rel=1e-5)
     assert float(metrics["decisions"]) == 5
     hits = (logits.argmax(axis=1) == actions).mean()
     assert float(metrics["accuracy"]) == pytest.approx(hits)
     gradient = (np.exp(log_probs) - np.eye(6)[actions]).mean(axis=0)
-    (path,) = [path for path, leaf in jax.tree.leaves_with_path(state.params) if leaf.shape == (6,)]
+    (path,) = [path for path, leaf in jax.tree.leaves_with_path(after.params) if leaf.shape == (6,)]
     moments = next(
         part
         for part in jax.tree.leaves(after.opt_state, is_leaf=lambda x: hasattr(x, "mu"))
