@@ -24,7 +24,7 @@ PPO = (
     "--num-envs 16 --num-steps 10 --num-shuffle-blocks 2 --num-minibatches 2 --epochs 1 "
     f"--total-steps {4 * UPDATE} --eval-every 2 --eval-games 4 --save-every 2"
 ).split()
-CLONE = [
+CLONE = "--epochs 3 --batch-size 64 --network.embedding 8 --network.decoder 8".split()  # noqa: SIM905
     "--epochs",
     "3",
     "--batch-size",
