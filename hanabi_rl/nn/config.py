@@ -5,6 +5,7 @@ from typing import Annotated, Any, Protocol, get_args
 import flax.linen as nn
 import tyro
 
+from hanabi_rl.nn.conv_network import ConvConfig
 from hanabi_rl.nn.gru_network import GRUConfig
 from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.nn.networks import Inputs, NetworkConfig, Schedule
@@ -77,7 +78,9 @@ class NetworkKind(Protocol):
         """`spec` as it enters identities, which later names of fields do not change."""
 
 
-AnyNetworkConfig = NetworkConfig | StructuredConfig | GRUConfig | TransformerConfig | KitchenConfig
+AnyNetworkConfig = (
+    NetworkConfig | StructuredConfig | GRUConfig | TransformerConfig | KitchenConfig | ConvConfig
+)
 """All network configs: a new network is added here."""
 NetworkField = Annotated[AnyNetworkConfig, tyro.conf.AvoidSubcommands]
 """Network field of a config; its flags are those of the preset's kind."""

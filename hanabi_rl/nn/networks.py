@@ -401,7 +401,7 @@ class ActorCritic(nn.Module):
 
     def setup(self) -> None:
         """Create both halves; attribute names are parameter names."""
-        self.actor = Actor(self.config, self.num_actions, self.precision)
+        self.actor = self.config.actor(self.num_actions, self.precision)
         self.critic = Critic(self.config.critic, self.precision)
 
     def __call__(
