@@ -24,16 +24,8 @@ PPO = (
     "--num-envs 16 --num-steps 10 --num-shuffle-blocks 2 --num-minibatches 2 --epochs 1 "
     f"--total-steps {4 * UPDATE} --eval-every 2 --eval-games 4 --save-every 2"
 ).split()
-CLONE = "--epochs 3 --batch-size 64 --network.embedding 8 --network.decoder 8".split()  # noqa: SIM905
-    "--epochs",
-    "3",
-    "--batch-size",
-    "64",
-    "--network.embedding",
-    "8",
-    "--network.decoder",
-    "8",
-]
+CLONE = ["--epochs", "3", "--batch-size", "64", "--network.embedding", "8"]
+CLONE += ["--network.decoder", "8"]
 
 
 def parse(algorithm: str, *args: str) -> Any:
@@ -182,6 +174,7 @@ def test_progress_keeps_the_last_known_score() -> None:
 HUMAN = Path(__file__).parents[3] / "shared" / "data" / "overcooked_human_2019.safetensors"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HUMAN.exists(), reason=f"needs human games: {HUMAN}")
 def test_human_games_are_predicted(tmp_path: Path) -> None:
     """One epoch predicts better than the most frequent action, stay."""
