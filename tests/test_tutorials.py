@@ -21,6 +21,7 @@ def test_notebooks_exist_without_output() -> None:
         "bot",
         "game",
         "hdr_ippo",
+        "overcooked",
         "partner",
         "unseen_partners",
         "study",

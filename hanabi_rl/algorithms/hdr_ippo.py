@@ -24,6 +24,7 @@ from hanabi_rl.evaluation.measure.calibration import calibrate_temperature
 from hanabi_rl.evaluation.measure.clone_comparison import MIN_GAMES, compare_with_clone
 from hanabi_rl.evaluation.papers import ah2ac2
 from hanabi_rl.evaluation.reporting.training_report import clone_comparison_dict, report_table
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import losses
 from hanabi_rl.learning.partner_population import stack_policies
 from hanabi_rl.learning.ppo import PPO, Objective
@@ -109,7 +110,12 @@ class HDRIPPO(PPOAlgorithm):
     infer_rules = staticmethod(clone_rules)
     seeds_share_validation = staticmethod(same_validation)
     shared_run = staticmethod(shared_clone)
-    check_inputs = staticmethod(check_partners)
+
+    def check_inputs(self, config: HDRIPPOConfig) -> None:
+        """See `PPOAlgorithm`."""
+        check_partners(config)
+        if config.calibrate_temperature and not isinstance(config.game, Rules):
+            raise ValueError(f"--calibrate-temperature: expected Hanabi, got {config.game.name}")
 
     def training(self, config: HDRIPPOConfig, clone: NetworkPolicy) -> TrainingSetup:
         """See `PPOAlgorithm`."""

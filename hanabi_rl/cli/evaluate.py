@@ -55,7 +55,8 @@ def evaluate(
     result = evaluate_selfplay(policy, games, seed, sample=sample, decks=decks)
     wall_s = time.perf_counter() - started
     dealt = f"hanab.live deals {' '.join(named)}" if named else f"seed {seed}"
-    yield selfplay_title(agent, policy, sample, dealt)
+    is_sampled = sample or not policy.rules.is_greedy
+    yield selfplay_title(agent, policy, is_sampled, dealt)
     yield score_table([("self-play", result.summary)])
     of_hanabi: dict[str, Any] = {}
     if policy.rules.name == "hanabi":

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.games.game import Game
+from hanabi_rl.games.game import Game, StartStates
+from hanabi_rl.games.hanabi.start_states import MAX_STATES
 from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import load_recorded_games, start_states
 from hanabi_rl.storage.jax_settings import with_fixed_settings
@@ -187,3 +188,29 @@ def split_by_group(
     held = groups[: max(1, round(fraction * len(groups)))]
     is_held = np.isin(records.groups, held)
     return records.select(~is_held), records.select(is_held)
+
+
+def start_states_from_records(
+    records: GameRecords, share: float, *, min_steps_left: int = 4, seed: int = 0
+) -> StartStates:
+    """Positions of recorded games with at least `min_steps_left` further steps in the record and
+    in the game.
+
+    Args:
+        share: see `StartStates.prob`.
+        seed: selects `MAX_STATES` of more positions.
+
+    Raises:
+        ValueError: no game is that long.
+    """
+    ends = np.minimum(records.lengths, records.rules.max_steps) - min_steps_left
+    steps, games = np.nonzero(np.arange(records.actions.shape[1])[:, None] <= ends)
+    if not len(steps):
+        raise ValueError(
+            f"starts: expected games of {min_steps_left} steps or more, got {len(records)} of less"
+        )
+    if len(steps) > MAX_STATES:
+        chosen = np.random.default_rng(seed).choice(len(steps), MAX_STATES, replace=False)
+        steps, games = steps[np.sort(chosen)], games[np.sort(chosen)]
+    states = jax.tree.map(lambda leaf: jnp.asarray(leaf[steps, games]), records.states())
+    return StartStates(states=states, prob=jnp.float32(share))

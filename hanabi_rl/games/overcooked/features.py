@@ -36,7 +36,7 @@ def distance_features(obs: jax.Array) -> jax.Array:
     beyond its 26, the own last action, are read at one cell.
 
     Per player: direction, hand, place, kinds of the cells around it, and for each of `THINGS`
-    whether it exists and the offset (dx, dy) to the nearest by steps without walls; then the pots'
+    whether it exists and the offset (dy, dx) to the nearest by steps without walls; then the pots'
     contents, the other player's offset and the last steps. Distances are in cells / 4.
     """
     height, width = obs.shape[-3:-1]
