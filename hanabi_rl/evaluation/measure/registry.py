@@ -330,7 +330,7 @@ _ALL = (
         Measure(
             f"convention_gap_{kind}",
             f"success beyond literal hints: {kind} plays",
-            "fraction of plays",
+            "difference of success rates",
             functools.partial(convention_gap.convention_gap, kind=kind),
             GAP,
             group="convention gap",

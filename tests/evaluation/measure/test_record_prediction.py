@@ -88,14 +88,14 @@ def test_sums_of_groups(records: GameRecords) -> None:
                 # 10% and 20% of six actions: 0.6 and 1.2
                 values = [rank == 0, nats, 1, rank < 0.6, rank < 1.2]
                 expected[int(records.groups[g])] += np.array(values, float)
-    sums = np.array(prediction_sums(known(), records))
+    sums = np.array(prediction_sums(record_logits(known(), records), records))
     np.testing.assert_allclose(sums, np.array([expected[2], expected[4]]).T, rtol=1e-5)
     assert sums[2].sum() == 2 * sum(LENGTHS) and 0 < sums[0].sum() < sums[4].sum()
 
 
 def test_logits_that_are_not_numbers(records: GameRecords) -> None:
     with pytest.raises(ValueError, match="expected logits that are numbers, got NaN"):
-        prediction_sums(known(float("nan")), records)
+        prediction_sums(record_logits(known(float("nan")), records), records)
 
 
 def test_kl_along_play() -> None:
