@@ -62,7 +62,7 @@ def test_game_of_a_config(flags: list[str], game: Any) -> None:
     [
         (
             ["--game", "chess"],
-            "--game: expected a game, one of .*overcooked.*hanabi, got 'chess'",
+            "--game: expected a game, one of .*hanabi.*overcooked.*, got 'chess'",
         ),
         (["--game", "overcooked:cellar"], "--game: .*kitchen.*cellar"),
         (["--game", "hanabi:cellar"], "--game: expected hanabi without a variant"),

@@ -84,7 +84,7 @@ def test_evaluate_prints_scores_of_sampled_games(
 
     evaluate(str(clone), games=4)
     out = capsys.readouterr().out
-    assert "sampled self-play, 2 players" in out and "scores 0 to" not in out
+    assert "sampled self-play, overcooked:cramped_room" in out and "scores 0 to" not in out
 
 
 def test_interrupted_clone_equals_uninterrupted(

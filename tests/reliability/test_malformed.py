@@ -169,7 +169,7 @@ def test_mutated_policies_are_read_or_refused(
         Actor(network, small.num_actions),
         jax.random.key(0),
         network,
-        small.obs_size,
+        small.obs_shape,
         small.num_actions,
     )
     policy = NetworkPolicy(params=params, rules=small, network=network)
