@@ -13,7 +13,12 @@ from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
 from hanabi_rl.data.files import load_distinct_games, load_games, load_nonempty_games
-from hanabi_rl.data.game_records import GameRecords, load_game_records, split_by_group
+from hanabi_rl.data.game_records import (
+    GameRecords,
+    join_records,
+    load_game_records,
+    split_by_group,
+)
 from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.evaluation.measure.prediction import Prediction, predict
@@ -23,6 +28,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.play.demos import demo_games, demonstrators
+from hanabi_rl.play.game_episodes import play_episodes, records_of
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.run_dir import (
     BEST_ACCURACY,
@@ -102,14 +108,27 @@ def training_games(config: BCTrainConfig, rules: Any, seed: int) -> tuple[Any, A
 def training_records(
     config: BCTrainConfig, rules: Any, seed: int
 ) -> tuple[GameRecords, GameRecords]:
-    """`training_games` of another game than Hanabi; without validation files a fifth of the groups
-    of players is held out. Raises ValueError without data, and as `load_game_records`."""
-    if not config.data:
-        raise ValueError(f"--data: expected files with games of {rules.name}, got none")
-    records = load_game_records(config.data, rules)
+    """`training_games` of another game than Hanabi: files, or sampled games of the agents `demos`
+    in self-play. Without validation files a fifth of the groups of players, or of the played games,
+    is held out. Raises ValueError without either, and as `load_game_records`."""
+    if config.data:
+        records = load_game_records(config.data, rules)
+    elif config.demos == BCTrainConfig.demos:
+        raise ValueError(
+            f"--data: expected files with games of {rules.name}, or agents in --demos whose games "
+            "are cloned, got none"
+        )
+    else:
+        records = join_records(
+            [_played(name, rules, config.demo_games) for name in expand_seed_ranges(config.demos)]
+        )
     if config.val:
         return records, load_game_records(config.val, rules, "--val")
     return split_by_group(records, HELD_OUT_GROUPS, seed)
+
+
+def _played(name: str, rules: Any, games: int) -> GameRecords:
+    return records_of(rules, play_episodes(demonstrators(rules, name), games, purpose="demos"))
 
 
 def _cloned_seats(games: Games) -> np.ndarray:

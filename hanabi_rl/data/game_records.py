@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.games.game import Game, StartStates
+from hanabi_rl.games.game import Game, StartStates, step_words
 from hanabi_rl.games.hanabi.start_states import MAX_STATES
 from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import load_recorded_games, start_states
@@ -25,8 +25,7 @@ PARTS = ("train", "test")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GameRecords:
-    """``N`` games of at most ``T`` steps and ``P`` players, as NumPy arrays. The game's steps must
-    be deterministic."""
+    """``N`` games of at most ``T`` steps and ``P`` players, as NumPy arrays."""
 
     rules: Game
     """The game, for policies."""
@@ -42,6 +41,9 @@ class GameRecords:
     """int32[N]: players; games of one group are not independent."""
     human_seats: np.ndarray | None = None
     """bool[N, P]: only these seats are cloned and predicted; None: every seat."""
+    keys: np.ndarray | None = None
+    """uint32[N, 2]: random words of each game, see `step_words`; None: of a game whose steps are
+    deterministic."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -67,7 +69,13 @@ class GameRecords:
             lengths=self.lengths[chosen],
             groups=self.groups[chosen],
             human_seats=None if self.human_seats is None else self.human_seats[chosen],
+            keys=None if self.keys is None else self.keys[chosen],
         )
+
+    @property
+    def words(self) -> np.ndarray:
+        """`keys`, zeros if the steps are deterministic."""
+        return np.zeros((len(self), 2), np.uint32) if self.keys is None else self.keys
 
     def check_rules(self, rules: Any, where: str = "") -> None:
         """Raise ValueError for games of other rules."""
@@ -81,7 +89,9 @@ class GameRecords:
     def read(self, function: Callable[[Game, PyTree, jax.Array], Any]) -> Any:
         """Replay the games: `function(game, states [N], actions [N, P])` before every step, leaves
         [T, N, ...]. It is compiled, so it must be a function of a module or cached."""
-        return jax.device_get(_read(function, self.replay_rules, self.starts, self.actions))
+        return jax.device_get(
+            _read(function, self.replay_rules, self.starts, self.actions, self.words)
+        )
 
     def states(self) -> PyTree:
         """States before every step, leaves [T, N, ...]."""
@@ -99,14 +109,17 @@ def _state(rules: Game, state: PyTree, action: jax.Array) -> PyTree:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _read(function: Callable[..., Any], rules: Game, starts: PyTree, actions: jax.Array) -> Any:
-    keys = jnp.zeros((len(actions), 2), jnp.uint32)
-
-    def one_step(state: PyTree, action: jax.Array) -> tuple[PyTree, Any]:
-        return rules.step(state, action, keys)[0], function(rules, state, action)
+def _read(
+    function: Callable[..., Any], rules: Game, starts: PyTree, actions: jax.Array, keys: jax.Array
+) -> Any:
+    def one_step(state: PyTree, now: tuple[jax.Array, jax.Array]) -> tuple[PyTree, Any]:
+        t, action = now
+        after = rules.step(state, action.astype(jnp.int32), step_words(keys, t))[0]
+        return after, function(rules, state, action)
 
     first = jax.tree.map(jnp.asarray, starts)
-    return jax.lax.scan(one_step, first, jnp.swapaxes(jnp.asarray(actions), 0, 1))[1]
+    steps = jnp.arange(actions.shape[1]), jnp.swapaxes(jnp.asarray(actions), 0, 1)
+    return jax.lax.scan(one_step, first, steps)[1]
 
 
 def load_game_records(names: Sequence[str], rules: Any, flag: str = "--data") -> GameRecords:
@@ -120,7 +133,7 @@ def load_game_records(names: Sequence[str], rules: Any, flag: str = "--data") ->
         raise ValueError(
             f"{flag}: expected Hanabi or overcooked, of which there are files, got {rules.name}"
         )
-    return _joined([_load(name, rules, flag) for name in names])
+    return join_records([_load(name, rules, flag) for name in names])
 
 
 def _load(name: str, rules: Overcooked, flag: str) -> GameRecords:
@@ -150,8 +163,8 @@ def _load(name: str, rules: Overcooked, flag: str) -> GameRecords:
     )
 
 
-def _joined(parts: Sequence[GameRecords]) -> GameRecords:
-    """All games of several files; pairs of different files are different."""
+def join_records(parts: Sequence[GameRecords]) -> GameRecords:
+    """All games of several sources of one kind; groups of different sources are different."""
     longest = max(part.actions.shape[1] for part in parts)
     pad = [((0, 0), (0, longest - part.actions.shape[1]), (0, 0)) for part in parts]
     actions = [np.pad(part.actions, edges) for part, edges in zip(parts, pad, strict=True)]
@@ -174,6 +187,7 @@ def _joined(parts: Sequence[GameRecords]) -> GameRecords:
             [part.groups + offset for part, offset in zip(parts, offsets, strict=True)]
         ).astype(np.int32),
         human_seats=human_seats,
+        keys=None if parts[0].keys is None else np.concatenate([part.words for part in parts]),
     )
 
 

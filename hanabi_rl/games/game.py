@@ -241,6 +241,12 @@ class Game:
         return ", ".join([self.name, *(word for word in words if not word.startswith("name "))])
 
 
+def step_words(keys: jax.Array, step: jax.Array | int) -> jax.Array:
+    """Random words uint32 [N, 2] for a step of played games, from those of each game, uint32 [N,
+    2]: a game is replayed from its first state, actions and words."""
+    return random_words(keys, jnp.full(len(keys), 3 * step + 1, jnp.uint32), 2)
+
+
 class GameEnv:
     """Environments of a `Game` with auto-reset. All state is in `GameState`."""
 

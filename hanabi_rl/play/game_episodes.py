@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.games.batching import select_games
+from hanabi_rl.games.game import step_words
 from hanabi_rl.games.prng import gumbel, random_words
 from hanabi_rl.play.decks import Purpose
 from hanabi_rl.play.episodes import check_lineup, group_identical
@@ -34,6 +36,8 @@ class Episodes(NamedTuple):
     """uint8[N, T, P], by seat; 0 after the end."""
     starts: Any
     """[N]: first states."""
+    keys: np.ndarray
+    """uint32[N, 2]: random words of each game, see `step_words`."""
 
     @property
     def points(self) -> np.ndarray:
@@ -93,11 +97,11 @@ def play_episodes(
             distinct, key, jnp.asarray(index), begin, is_sampled,
             rules=rules, held=held, steps=steps,
         )  # fmt: skip
-        scores, lengths, actions, is_nan, first_states = jax.device_get(played)
+        scores, lengths, actions, is_nan, first_states, keys = jax.device_get(played)
         if is_nan.any():
             raise ValueError("expected policies with finite logits, got NaN")
         count = min(size, num_games - first)
-        found = scores.astype(np.float64), lengths, actions.swapaxes(0, 1), first_states
+        found = scores.astype(np.float64), lengths, actions.swapaxes(0, 1), first_states, keys
         parts.append(jax.tree.map(lambda x, n=count: x[:n], Episodes(*found)))
     joined: Episodes = jax.tree.map(lambda *of_part: np.concatenate(of_part), *parts)
     return joined
@@ -114,9 +118,9 @@ def _play(
     rules: Any,
     held: tuple[tuple[int, ...], ...],
     steps: int,
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, Any]:
-    """Scores [n], lengths int32 [n], actions uint8 [T, n, P], bool [n], True after NaN, and first
-    states [n].
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, Any, jax.Array]:
+    """Scores [n], lengths int32 [n], actions uint8 [T, n, P], bool [n], True after NaN, first
+    states [n], and each game's random words uint32 [n, 2].
 
     `held[g]` are the seats of policy g, whose rows are ordered seat by seat. Streams of a game: 0
     starts it; 3 t + 1, 3 t + 2 and 3 t + 3 are for step t, its samples and the policies.
@@ -145,7 +149,7 @@ def _play(
         noise = gumbel(words(3 * t + 2, players * num_actions)).reshape(logits.shape)
         chosen = jnp.argmax(logits + jnp.where(sample, noise, 0.0), axis=-1).astype(jnp.int32)
         playing = lengths == 0
-        state_after, outcome = rules.step(state, chosen, words(3 * t + 1, 2))
+        state_after, outcome = rules.step(state, chosen, step_words(pairs, t))
         total = total + outcome.reward
         ended = playing & (outcome.done | (t + 1 == steps))
         return (
@@ -178,4 +182,17 @@ def _play(
             zeros.astype(bool),
         ),
     )
-    return scores, lengths, actions, is_nan, begin
+    return scores, lengths, actions, is_nan, begin, pairs
+
+
+def records_of(rules: Any, played: Episodes) -> GameRecords:
+    """Played games as records, each a group of its own."""
+    return GameRecords(
+        rules=rules,
+        replay_rules=rules,
+        starts=played.starts,
+        actions=played.actions,
+        lengths=played.lengths,
+        groups=np.arange(len(played.lengths), dtype=np.int32),
+        keys=played.keys,
+    )

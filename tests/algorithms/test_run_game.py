@@ -8,16 +8,19 @@ import jax
 import numpy as np
 import pytest
 from support.runs import read_lines, read_state
+from support.tiny_games import Dice
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy_folder import save_policy
+from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.games.jaxmarl import JaxMARLGame
 from hanabi_rl.games.overcooked import Overcooked
 from hanabi_rl.launch.cli_args import command_of, parse_args
 from hanabi_rl.launch.presets import configs_folder
-from hanabi_rl.play.game_episodes import play_episodes
+from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.play.game_episodes import play_episodes, records_of
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 
@@ -134,3 +137,35 @@ def test_policy_file_keeps_game_and_identity(finished: Path, tmp_path: Path) -> 
     jax.tree.map(np.testing.assert_array_equal, again.params, policy.params)
     first, second = (play_episodes((agent, agent), 4) for agent in (policy, again))
     np.testing.assert_array_equal(first.actions, second.actions)
+
+
+def test_clone_of_played_games(tmp_path: Path) -> None:
+    """The cross-entropy of a clone of random play nears the entropy of a uniform choice of legal
+    actions, and chance is replayed: legal actions depend on the dice."""
+    config = BCConfig(
+        game=Dice(),
+        demos=("bot:random",),
+        demo_games=600,
+        network=NetworkConfig(embedding=(16,), lstm=(), decoder=(), critic=(), dropout=0.0),
+        batch_size=64,
+        epochs=3,
+        lr=1e-2,
+        permute_colors=False,
+        selfplay_games=8,
+        report_games=8,
+        tensorboard=False,
+        run_dir=str(tmp_path / "bc"),
+    )
+    summary = run("bc", config)
+    bot = load_policy("bot:random", Dice())
+    records = records_of(Dice(), play_episodes((bot,) * 3, 600, purpose="demos"))
+    legal = records.read(_legal).swapaxes(0, 1)[records.is_played]
+    entropy = np.log(legal.sum(axis=-1)).mean()
+    assert entropy - 0.02 < summary["policy_loss_val_loss"] < entropy + 0.02
+    with pytest.raises(ValueError, match="--data: expected files with games of dice, or agents"):
+        run("bc", dataclasses.replace(config, demos=("convention",), run_dir=None))
+
+
+def _legal(rules: Any, state: Any, action: Any) -> Any:
+    del action
+    return rules.legal(state)

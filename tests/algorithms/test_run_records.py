@@ -101,6 +101,7 @@ def test_interrupted_clone_equals_uninterrupted(
     assert read_state(tmp_path / "run", total) == read_state(clone, total)
 
 
+@pytest.mark.slow
 def test_interrupted_hdr_ippo_equals_uninterrupted(
     clone: Path, interrupt_at: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +138,7 @@ def test_br_bc_starts_in_recorded_positions(clone: Path, games: str, tmp_path: P
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"data": ()}, "--data: expected files with games of overcooked, got none"),
+        ({"data": ()}, "--data: expected files with games of overcooked, or agents in --demos"),
         ({"network": {"lstm": (8,)}}, "network.kind: expected a feed-forward .*, got kitchen"),
     ],
 )

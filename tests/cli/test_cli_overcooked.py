@@ -66,6 +66,7 @@ def test_bots_take_the_game_of_the_flag_or_of_trained_agents(agent):
     assert load_agents(["bot:random"], 3, "hanabi")[0].rules.num_players == 3
 
 
+@pytest.mark.slow
 def test_matrix_keeps_the_seats_apart(tmp_path, capsys):
     """Against games played one by one; in either order of the agents, also from the cache."""
     rules = Overcooked(kitchen="asymmetric_advantages", horizon=90, last_action=True)
@@ -128,6 +129,7 @@ def test_interdependence_by_seat_and_of_a_file(capsys):
     assert record["games"] == record["pairs"] == 6
 
 
+@pytest.mark.slow
 def test_unit_tests(capsys, monkeypatch):
     chosen = tuple(test for test in unit_tests.TESTS if test.name in ("S1", "A3"))
     monkeypatch.setattr(unit_tests, "TESTS", chosen)

@@ -1,5 +1,6 @@
 """`play_episodes`: games by number, seats, sampling, starts, errors; cross-play of a `Game`."""
 
+import dataclasses
 from typing import Any
 
 import flax.struct
@@ -10,8 +11,9 @@ import pytest
 from support.tiny_games import Dice
 
 from hanabi_rl.evaluation.measure.crossplay import evaluate_lineup, evaluate_pair
+from hanabi_rl.evaluation.measure.record_prediction import record_logits
 from hanabi_rl.games.overcooked import Overcooked
-from hanabi_rl.play.game_episodes import play_episodes
+from hanabi_rl.play.game_episodes import play_episodes, records_of
 
 
 @flax.struct.dataclass
@@ -137,3 +139,17 @@ def test_lineups_average_their_seatings() -> None:
     )
     pair = evaluate_pair(policy(0), policy(1), 20, seed=2)
     assert len(pair.seatings) == 3 and pair.summary.num_games == 60
+
+
+def test_records_replay_games_of_chance() -> None:
+    """A policy that is almost deterministic predicts its own seats, whatever the dice showed."""
+    played = play_episodes(LINEUP, 30, seed=5)
+    records = records_of(Dice(), played).select(range(3, 30))
+    for seat in (0, 1):
+        logits = record_logits(LINEUP[seat], records)[:, :, seat]
+        wanted = records.is_played & (logits.max(axis=-1) > 10)  # its action is legal
+        assert (logits.argmax(axis=-1) == records.actions[:, :, seat])[wanted].all()
+        assert wanted.sum() > 30
+    without = record_logits(LINEUP[0], dataclasses.replace(records, keys=None))[:, :, 0]
+    wanted = records.is_played & (without.max(axis=-1) > 10)
+    assert (without.argmax(axis=-1) != records.actions[:, :, 0])[wanted].any()

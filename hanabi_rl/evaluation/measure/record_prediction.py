@@ -12,8 +12,9 @@ import numpy as np
 from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.intervals import group_sums
 from hanabi_rl.evaluation.measure.ratio import Ratio
+from hanabi_rl.games.game import step_words
 from hanabi_rl.learning.losses import kl_to_reference
-from hanabi_rl.play.game_episodes import play_episodes
+from hanabi_rl.play.game_episodes import play_episodes, records_of
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
 if TYPE_CHECKING:
@@ -33,31 +34,33 @@ def record_logits(policy: Policy, records: GameRecords) -> np.ndarray:
         index = np.arange(first, first + min(_CHUNK, len(records))) % len(records)
         chunk = records.select(index)
         starts = jax.tree.map(jnp.asarray, chunk.starts)
-        logits = jax.device_get(_logits(policy, starts, chunk.actions, chunk.replay_rules))
+        steps = chunk.actions, chunk.words
+        logits = jax.device_get(_logits(policy, starts, *steps, chunk.replay_rules))
         parts.append(logits[: len(records) - first])
     return np.concatenate(parts)
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _logits(policy: Policy, starts: Any, actions: jax.Array, rules: Any) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=4)
+def _logits(
+    policy: Policy, starts: Any, actions: jax.Array, keys: jax.Array, rules: Any
+) -> jax.Array:
     num_games, _, players = actions.shape
 
     def flat(x: jax.Array) -> jax.Array:
         return x.reshape(num_games * players, *x.shape[2:])
 
     def step(carry: Any, now: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
-        (state, memory), (action, is_first) = carry, now
-        reset = jnp.broadcast_to(is_first, num_games * players)
+        (state, memory), (action, t) = carry, now
+        reset = jnp.full(num_games * players, t == 0)
         memory, logits = policy.step(
             memory, flat(rules.observe(state)), flat(rules.legal(state)), reset
         )
-        keys = jnp.zeros((num_games, 2), jnp.uint32)
-        after = rules.step(state, action, keys)[0]
+        after = rules.step(state, action.astype(jnp.int32), step_words(keys, t))[0]
         return (after, memory), logits.reshape(num_games, players, -1)
 
-    first = jnp.arange(actions.shape[1]) == 0
     begin = starts, policy.init_carry(num_games * players)
-    _, logits = jax.lax.scan(step, begin, (jnp.swapaxes(actions, 0, 1), first))
+    steps = jnp.swapaxes(actions, 0, 1), jnp.arange(actions.shape[1])
+    _, logits = jax.lax.scan(step, begin, steps)
     return jnp.swapaxes(logits, 0, 1)
 
 
@@ -122,18 +125,11 @@ def kl_along_play(
     reference: Policy, policy: Policy, num_games: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """KL(reference || policy) in nats float64[N] and decisions int64[N] along sampled self-play
-    games of `policy`, whose game must have deterministic steps."""
+    games of `policy`."""
     rules = policy.rules
     team = (policy,) * rules.num_players
     played = play_episodes(team, num_games, seed, sample=True, purpose="kl")
-    records = GameRecords(
-        rules=rules,
-        replay_rules=rules,
-        starts=rules.start(jnp.zeros((num_games, 2), jnp.uint32)),
-        actions=played.actions,
-        lengths=played.lengths,
-        groups=np.arange(num_games, dtype=np.int32),
-    )
+    records = records_of(rules, played)
     expected, got = (jnp.asarray(record_logits(of, records)) for of in (reference, policy))
     kl = np.asarray(kl_to_reference(expected, got), np.float64)
     counted = records.is_played
