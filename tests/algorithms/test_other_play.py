@@ -95,7 +95,7 @@ def network_policy(seed: int) -> NetworkPolicy:
         Actor(NETWORK, RULES.num_actions),
         jax.random.key(seed),
         NETWORK,
-        RULES.obs_size,
+        RULES.obs_shape,
         RULES.num_actions,
     )
     return NetworkPolicy(params=jax.tree.map(lambda x: 4 * x, params), rules=RULES, network=NETWORK)
