@@ -409,5 +409,5 @@ def test_the_source_distribution_gives_the_shared_file(tmp_path):
         pytest.skip(f"no package index: {done.stderr.decode()[-200:]}")
     games, shared = read_human_games(next(tmp_path.glob("*.tar.gz"))), load_recorded_games(SHARED)
     assert games.kitchens == shared.kitchens
-    for field in dataclasses.fields(RecordedGames)[1:-1]:
-        np.testing.assert_array_equal(getattr(games, field.name), getattr(shared, field.name))
+    for name in ("layout", "starts", "lengths", "actions", "scores", "pairs", "is_test"):
+        np.testing.assert_array_equal(getattr(games, name), getattr(shared, name))
