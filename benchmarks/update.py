@@ -59,7 +59,7 @@ def learner(
         Actor(network, rules.num_actions),
         jax.random.key(1),
         network,
-        rules.obs_size,
+        rules.obs_shape,
         rules.num_actions,
     )
     clone = NetworkPolicy(params=params, rules=rules, network=network, precision=precision)
