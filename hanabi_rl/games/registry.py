@@ -26,7 +26,7 @@ else:
 
 def game_class(name: Any) -> Any:
     """Class of the game of that name. Raises ValueError for an unknown name."""
-    found = {cls.name: cls for cls in subclasses(Game)} | GAMES
+    found = {cls.name: cls for cls in subclasses(Game) if "name" in vars(cls)} | GAMES
     if name not in [*found]:
         raise ValueError(
             f"expected a game, one of {', '.join(sorted(found))}, got {name!r}; a game of your own "

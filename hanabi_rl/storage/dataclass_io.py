@@ -95,6 +95,7 @@ def _class_of(hint: Any, value: dict[str, Any], current: type, place: str) -> ty
     kinds = {
         next((f.default for f in dataclasses.fields(choice) if f.name == key), None): choice
         for choice in choices
+        if choice in typing.get_args(hint) or key in vars(choice)  # not a name inherited
     }
     kinds.pop(dataclasses.MISSING, None)  # a base class
     if value[key] not in [*kinds]:  # an unhashable list is possible

@@ -17,6 +17,7 @@ from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.games.jaxmarl import JaxMARLGame
 from hanabi_rl.games.overcooked import Overcooked
+from hanabi_rl.games.registry import game_class
 from hanabi_rl.launch.cli_args import command_of, parse_args
 from hanabi_rl.launch.presets import configs_folder
 from hanabi_rl.nn.networks import NetworkConfig
@@ -169,3 +170,13 @@ def test_clone_of_played_games(tmp_path: Path) -> None:
 def _legal(rules: Any, state: Any, action: Any) -> Any:
     del action
     return rules.legal(state)
+
+
+def test_a_subclass_that_keeps_its_name_is_not_the_game_of_that_name() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Loaded(Dice):
+        """Another game with an inherited name."""
+
+    assert game_class("dice") is Dice and Loaded.name == "dice"
+    config = IPPOConfig(game=Dice(horizon=3), network=NetworkConfig(lstm=()))
+    assert type(from_dict(IPPOConfig, to_dict(config)).game) is Dice
