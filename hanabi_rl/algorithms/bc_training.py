@@ -13,7 +13,7 @@ from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.prediction import predict
-from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay, training_metrics
 from hanabi_rl.evaluation.reporting.plots import plot_bc
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, BCTrainConfig, Dataset
@@ -158,9 +158,7 @@ class BCLearner:
             summary = evaluate_selfplay(
                 policy, self.config.selfplay_games, self.config.seed, purpose="selection"
             ).summary
-            measured["selfplay_mean"] = summary.mean.mean
-            if summary.points_mean is not None:
-                measured["selfplay_points"] = summary.points_mean
+            measured |= training_metrics(summary)
         return measured
 
     def summary(

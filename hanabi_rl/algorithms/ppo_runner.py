@@ -30,7 +30,7 @@ from hanabi_rl.data.files import load_nonempty_games
 from hanabi_rl.data.game_records import load_game_records, start_states_from_records
 from hanabi_rl.data.games import concatenate_games
 from hanabi_rl.evaluation.measure.clone_comparison import compare_predictions
-from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay, training_metrics
 from hanabi_rl.evaluation.reporting.plots import plot_ppo
 from hanabi_rl.evaluation.reporting.training_report import prediction_dict, prediction_table
 from hanabi_rl.games.hanabi.rules import Rules
@@ -102,8 +102,7 @@ def load_start_states(config: PPORunConfig) -> PyTree:
 def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
     """Greedy self-play score on the selection decks."""
     summary = evaluate_selfplay(policy, config.eval_games, config.seed, purpose="selection").summary
-    points = {} if summary.points_mean is None else {"selfplay_points": summary.points_mean}
-    return {"selfplay_mean": summary.mean.mean} | points
+    return training_metrics(summary)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,6 +54,12 @@ def materialize(word: jax.Array) -> jax.Array:
     return word % jnp.uint32(_ABOVE_ANY_WORD)
 
 
+def pick_seat(values: jax.Array, seat: jax.Array) -> jax.Array:
+    """Entry [N, ...] of `seat` int32[N] in `values` ``[N, P, ...]``."""
+    place = seat.reshape(-1, *(1,) * (values.ndim - 1))
+    return jnp.take_along_axis(values, place, axis=1)[:, 0]
+
+
 def select_games(which: jax.Array, yes: T, no: T) -> T:
     """Select per game: `yes` where `which` bool[N], otherwise `no`; leaves are ``[N, ...]``, or
     ``[1, ...]`` for one game."""

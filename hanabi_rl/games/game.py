@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from hanabi_rl.games.batching import select_games
+from hanabi_rl.games.batching import pick_seat, select_games
 from hanabi_rl.games.prng import random_words
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
@@ -186,9 +186,7 @@ class Game:
 
     def observe_seat(self, state: PyTree, seat: jax.Array) -> jax.Array:
         """Observation [N, *obs_shape] of one player of each game; seat: int32 [N]."""
-        obs = self.observe(state)
-        place = seat.reshape(-1, *(1,) * (obs.ndim - 1))
-        return jnp.take_along_axis(obs, place, axis=1)[:, 0]
+        return pick_seat(self.observe(state), seat)
 
     def legal(self, state: PyTree) -> jax.Array:
         """Legal actions bool [N, P, A]: all."""

@@ -1,4 +1,4 @@
-"""Single decisions of recorded games of a `Game` as examples, encoded anew per minibatch."""
+"""Single decisions of recorded games of a `Game` as examples, encoded again per minibatch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.data.game_records import GameRecords
+from hanabi_rl.games.batching import pick_seat
 from hanabi_rl.learning.cloning import Microbatch
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.config import NetworkKind
@@ -37,10 +38,9 @@ class RecordDataset(flax.struct.PyTreeNode):
         chosen = self.decisions[jnp.asarray(batch.index)]
         step, seat = jnp.divmod(chosen, self.rules.num_players)
         state = jax.tree.map(lambda x: x[step], self.states)
-        legal = jnp.take_along_axis(self.rules.legal(state), seat[:, None, None], axis=1)[:, 0]
         group = Microbatch(
             inputs=self.rules.observe_seat(state, seat),
-            legal=legal,
+            legal=pick_seat(self.rules.legal(state), seat),
             action=self.actions[step, seat],
             mask=jnp.asarray(batch.weight > 0),
             row_index=jnp.asarray(batch.row),

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.games.batching import pick_seat
 from hanabi_rl.learning.observation_views import Index, ObservationView, PyTree, ViewOutput
 
 
@@ -44,7 +45,7 @@ class GameView(ObservationView):
 
     def decides(self, state: PyTree, seat: jax.Array) -> jax.Array:
         """See `ObservationView`."""
-        return _by_game(lambda games, of: _pick(self.rules.acting(games), of), state, seat)
+        return _by_game(lambda games, of: pick_seat(self.rules.acting(games), of), state, seat)
 
     def minibatch_index(self, env: jax.Array, item: jax.Array) -> Index:
         """See `ObservationView`; an item is a row, or a timestep's row if the view splits time."""
@@ -59,7 +60,7 @@ class GameView(ObservationView):
         del stored, colors
 
         def encode(games: PyTree, seat: jax.Array) -> tuple[PyTree, jax.Array]:
-            return self.rules.observe_seat(games, seat), _pick(self.rules.legal(games), seat)
+            return self.rules.observe_seat(games, seat), pick_seat(self.rules.legal(games), seat)
 
         return _by_game(encode, state, index[2])
 
@@ -71,9 +72,3 @@ def _by_game(function: Callable[..., Any], state: PyTree, seat: jax.Array) -> An
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), state)
     found = function(flat, jnp.broadcast_to(seat, lead).reshape(-1))
     return jax.tree.map(lambda x: x.reshape(*lead, *x.shape[1:]), found)
-
-
-def _pick(values: jax.Array, seat: jax.Array) -> jax.Array:
-    """Entry of `seat` int32 [N] in `values` [N, P, ...]."""
-    place = seat.reshape(-1, *(1,) * (values.ndim - 1))
-    return jnp.take_along_axis(values, place, axis=1)[:, 0]

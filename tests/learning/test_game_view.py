@@ -223,7 +223,7 @@ def test_seats_of_partners_carry_no_weight(fraction: float) -> None:
 
     run = parallel.data_parallel(lambda *x: (learn(*x),), (None, 0, 0), (None,))
 
-    def learnt(changed: Any) -> Any:
+    def learned(changed: Any) -> Any:
         ready = swap(changed.replace(carry=None)).replace(carry=changed.carry)
         shard = parallel.shard(ready), parallel.shard(actors.index)
         return jax.device_get(run(parallel.replicate(learner), *shard))[0]
@@ -235,7 +235,7 @@ def test_seats_of_partners_carry_no_weight(fraction: float) -> None:
             target=experience.target + np.where(where, 10.0, 0),
         )
 
-    base, of_partners, of_own = (learnt(shifted(where)) for where in (own & False, ~own, own))
+    base, of_partners, of_own = (learned(shifted(where)) for where in (own & False, ~own, own))
     jax.tree.map(np.testing.assert_array_equal, base, of_partners)
     first = [np.asarray(jax.tree.leaves(tree)[0]) for tree in (base, of_own)]
     assert (first[0] != first[1]).any()

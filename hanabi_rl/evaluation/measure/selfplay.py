@@ -41,6 +41,12 @@ class ScoreSummary:
         return None if self.perfect_rate is None else self.points.mean
 
 
+def training_metrics(summary: ScoreSummary) -> dict[str, float]:
+    """Metrics of a self-play evaluation in training; points only of Hanabi."""
+    points = {} if summary.points_mean is None else {"selfplay_points": summary.points_mean}
+    return {"selfplay_mean": summary.mean.mean} | points
+
+
 def summarise(scores: np.ndarray, points: np.ndarray, max_score: float | None) -> ScoreSummary:
     """Summarise `scores` and `points`, [S, N]: S seatings of the same N decks; `max_score` None: of
     a game without bounds."""

@@ -77,7 +77,7 @@ def distance_features(obs: jax.Array) -> jax.Array:
     own = jnp.argmax(players[0], axis=-1)
     for player, here in enumerate(players):
         at = jnp.argmax(here, axis=-1)[..., None]
-        who = ("own", "partner's")[player]
+        label = ("own", "partner's")[player]
         dy, dx = row - at // width, column - at % width
         steps = jnp.abs(dy) + jnp.abs(dx)
         coded = jnp.where(things, (steps * _FAR + cell)[..., None, :], _FAR * _FAR)
@@ -94,7 +94,7 @@ def distance_features(obs: jax.Array) -> jax.Array:
         ]
         hands = [jnp.where(here > 0, where, 0).sum(axis=-1)[..., None] for where in held.values()]
         turned = [
-            plane(f"{who} direction {name}").max(axis=-1)[..., None]
+            plane(f"{label} direction {name}").max(axis=-1)[..., None]
             for name in ("up", "down", "right", "left")
         ]
         found += [exists, *offsets, *around, *hands, *turned, at // width / 4, at % width / 4]

@@ -176,7 +176,7 @@ def test_steps_after_the_end_do_not_count():
 
 
 def test_things_of_the_first_state_have_no_giver():
-    """Player 1 takes a dish that lies, a soup that is ready, and serves it: links of nobody. The
+    """Player 1 takes a dish that lies, a soup that is ready, and serves it: no links. The
     onion in player 0's hand is player 0's."""
     scene = Scene(
         ((1, 2), (3, 1)), (2, 0), (ONION, 0), {(3, 0): 23, (4, 1): 2}, {(2, 3): DISH, (2, 1): SOUP}

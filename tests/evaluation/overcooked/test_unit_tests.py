@@ -84,7 +84,7 @@ def solution(test, kitchen, scene):
 @pytest.mark.parametrize("kitchen", [CIRCUIT, RING], ids=lambda kitchen: kitchen.name)
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
 def test_situations_can_be_solved(test, kitchen):
-    """A search solves each within its steps, beside a partner that stands; staying fails."""
+    """A search solves each within its steps, with a partner that stands; staying fails."""
     starts, scenes = scenes_of(test, kitchen)
     assert len({repr(scene) for scene in scenes}) > 12
     actions = np.full((len(scenes), test.steps, 2), 4, np.uint8)
