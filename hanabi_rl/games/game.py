@@ -270,10 +270,10 @@ class GameEnv:
 
     @staticmethod
     def _at(game: PyTree, keys: jax.Array) -> GameState:
-        zero = jnp.zeros(keys.shape[0], jnp.int32)
-        return GameState(
-            game=game, keys=keys, game_index=zero, steps=zero, score=zero.astype(jnp.float32)
-        )
+        # one array each, so that the state can be donated
+        index, steps = (jnp.zeros(keys.shape[0], jnp.int32) for _ in range(2))
+        score = jnp.zeros(keys.shape[0], jnp.float32)
+        return GameState(game=game, keys=keys, game_index=index, steps=steps, score=score)
 
     def _start(
         self, keys: jax.Array, game_index: jax.Array, starts: StartStates | None = None

@@ -166,3 +166,10 @@ def test_games_are_equal_by_their_parameters() -> None:
     assert Dice().differing_fields(Signals()) == ("name",)
     assert Dice(horizon=3).difference_from(Dice()) == "dice, horizon 3"
     assert dataclasses.asdict(Dice()) == {"name": "dice", "horizon": 9}
+
+
+def test_a_fresh_state_can_be_donated() -> None:
+    env_state, action = ENV.reset(jax.random.key(0), 4), jnp.zeros((4, 3), jnp.int32)
+    expected = ENV.step(env_state, action)
+    donated = jax.jit(ENV.step, donate_argnums=0)(ENV.reset(jax.random.key(0), 4), action)
+    jax.tree.map(np.testing.assert_array_equal, expected, donated)
