@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -314,10 +315,16 @@ def test_identity_follows_source_and_parameters(folder: Path) -> None:
     assert not {*first} & {load_policy(name, RULES).identity() for name in names}
 
 
-def test_edited_file_plays_the_edited_bot(folder: Path) -> None:
+def test_edited_file_plays_the_edited_bot(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path_factory.mktemp("bytecode")))
     decks = decks_of(RULES, 8)
     before = play_games((load_policy("python:mine.py:Jax", RULES),) * 3, RULES, decks).actions
+    saved = (folder / "mine.py").stat().st_mtime
     (folder / "mine.py").write_text(BOTS.replace("% 11", "% 13"))
+    os.utime(folder / "mine.py", (saved, saved))  # as if saved within the same second
     after = play_games((load_policy("python:mine.py:Jax", RULES),) * 3, RULES, decks).actions
     assert (before != after).any()
 
