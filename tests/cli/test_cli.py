@@ -37,6 +37,7 @@ COMMANDS = [
     "unit-tests",
     "play",
     "live",
+    "llm",
     "agents",
     "export",
     "replay",

@@ -135,6 +135,7 @@ def legal_texts(game: PythonGame) -> dict[int, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rules",
     [*map(Rules, (2, 3, 4, 5)), Rules(2, 3, 3, hand_size=3, max_info_tokens=5), TINY],
@@ -143,7 +144,7 @@ def legal_texts(game: PythonGame) -> dict[int, str]:
 def test_pyspiel(rules):
     pyspiel = pytest.importorskip("pyspiel", reason="pip install open_spiel")
     rng = np.random.default_rng(0)
-    for number in range(40):
+    for number in range(12):
         deck = rng.permutation(full_deck(rules)).tolist()
         game, actions = PythonGame(rules, deck), []
         text = game_text(rules, deck, [])
