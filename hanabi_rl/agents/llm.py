@@ -34,6 +34,13 @@ _MIN_KEY = 8  # shorter keys are placeholders of local servers
 _AGAIN = "That is not one of the legal moves. End with one line MOVE: and one of:\n"
 
 
+_REFUSED = (openai.AuthenticationError, openai.PermissionDeniedError, openai.NotFoundError)
+
+
+class _CallFailedError(Exception):
+    pause_s: float | None = None  # the server's `Retry-After`
+
+
 @dataclasses.dataclass(frozen=True)
 class LLMConfig:
     """Settings of `LanguageModel`."""
@@ -56,7 +63,7 @@ class LLMConfig:
 class Usage:
     """Counts since the start."""
 
-    moves: int = 0
+    moves: int = 0  # for different questions
     fallbacks: int = 0  # moves by `fallback_move`
     calls: int = 0
     failed: int = 0  # calls without an answer
@@ -77,7 +84,8 @@ class LanguageModel:
     """A model at one or more seats.
 
     Every call and every fallback move becomes a line of `transcript`. An answer in it is used again
-    for the same request to the same server: a repeated game takes no calls.
+    for the same request to the same server: a repeated game takes no calls. A repeated question
+    gets the same move.
     """
 
     def __init__(self, config: LLMConfig, transcript: Path) -> None:
@@ -90,7 +98,8 @@ class LanguageModel:
         self._server = re.sub("//[^/@]*@", "//", str(self._client.base_url))
         self._runner = asyncio.Runner()
         self._answered = False
-        self._answers: dict[str, str] = {}
+        self._answers: dict[str, str] = {}  # by request
+        self._moves: dict[str, int] = {}  # by first request of a question
         transcript.parent.mkdir(parents=True, exist_ok=True)
         self._file = transcript.open("a+b", buffering=0)  # a line per write, of several programs
         self._file.seek(0)
@@ -109,9 +118,16 @@ class LanguageModel:
         Raises ValueError if the server refuses the key or the model, or if no call of the first
         move gets an answer.
         """
-        config, usage, about = self.config, self.usage, _about(question)
+        messages = make_messages(question, self.config.notation, self.config.conventions)
+        key = json.dumps(messages)
+        if key not in self._moves:  # evaluations repeat games to fill a batch
+            self._moves[key] = self._choose(question, messages)
+        return self._moves[key]
+
+    def _choose(self, question: Mapping[str, Any], messages: list[dict[str, str]]) -> int:
+        config, usage, view = self.config, self.usage, question["view"]
+        about = {"game": question["game"], "seat": view["you"], "turn": view["turn"]}
         options = list(option_texts(question, config.notation))
-        messages = make_messages(question, config.notation, config.conventions)
         deadline, problem = time.monotonic() + config.move_timeout_s, ""
         usage.moves += 1
         for attempt in range(config.attempts):
@@ -119,18 +135,19 @@ class LanguageModel:
             answer = self._answers.get(self._request_key(request, self._server))
             if answer is not None:
                 usage.reused += 1
+            elif problem := self._spent():
+                break
             else:
                 left = deadline - time.monotonic()
-                if problem := self._spent() or ("" if left > 0 else "no time left"):
-                    break
-                answer, problem, pause = self._call(
-                    request, min(left, config.timeout_s), options, about
-                )
-            if answer is None:
-                if attempt + 1 < config.attempts:
-                    pause = FIRST_PAUSE_S * 2**attempt if pause is None else pause
-                    time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
-                continue
+                try:
+                    answer = self._call(request, min(left, config.timeout_s), options, about)
+                except _CallFailedError as error:
+                    problem = str(error)
+                    pause = FIRST_PAUSE_S * 2**attempt if error.pause_s is None else error.pause_s
+                    if attempt + 1 == config.attempts or time.monotonic() + pause > deadline:
+                        break
+                    time.sleep(pause)
+                    continue
             self._answered = True
             if (choice := parse_answer(answer, options)) is not None:
                 return int(question["legal"][choice]["action"])
@@ -141,8 +158,8 @@ class LanguageModel:
                 {"role": "assistant", "content": answer or "..."},
                 {"role": "user", "content": _AGAIN + "\n".join(options)},
             ]
-        if not self._answered and problem and not self._spent():
-            raise ValueError(f"{self._server}: {problem} ({config.attempts} attempts)")
+        if not self._answered and not self._spent():
+            raise ValueError(f"{self._server}: {problem} ({attempt + 1} calls)")
         usage.fallbacks += 1
         action = fallback_move(question)
         self._write({**about, "fallback": action, "reason": problem})
@@ -155,45 +172,44 @@ class LanguageModel:
         self._file.close()
 
     def _call(
-        self, request: Mapping[str, Any], timeout_s: float, options: Sequence[str], about: Any
-    ) -> tuple[str | None, str, float | None]:
-        """One call: answer or None, error, and the server's `Retry-After` in seconds."""
-        usage, start, pause = self.usage, time.monotonic(), None
+        self,
+        request: Mapping[str, Any],
+        timeout_s: float,
+        options: Sequence[str],
+        about: Mapping[str, Any],
+    ) -> str:
+        """Return the answer of one call; raises `_CallFailedError`."""
+        usage, start, failed = self.usage, time.monotonic(), None
         record = {**about, "server": self._server, "request": request}
         usage.calls += 1
         try:
             answer, tokens = self._runner.run(self._ask(request, timeout_s))
-        except (
-            openai.AuthenticationError,
-            openai.PermissionDeniedError,
-            openai.NotFoundError,
-        ) as error:
+        except _REFUSED as error:
             raise ValueError(f"{self._server}: {self._without_key(error)}") from None
         except Exception as error:  # also of the client, for a body of any form
+            failed = self._failure(error, timeout_s)
+        seconds = time.monotonic() - start
+        usage.seconds += seconds
+        record["seconds"] = round(seconds, 3)
+        if failed is not None:
             usage.failed += 1
-            usage.seconds += (seconds := time.monotonic() - start)
-            headers = getattr(getattr(error, "response", None), "headers", {})
-            with contextlib.suppress(ValueError):
-                pause = float(headers.get("retry-after", ""))
-            text = f"no answer in {timeout_s:g} s" if isinstance(error, TimeoutError) else error
-            problem = self._without_key(f"{type(error).__name__}: {text}")
-            self._write({**record, "error": problem, "seconds": round(seconds, 3)})
-            return None, problem, pause
-        usage.seconds += (seconds := time.monotonic() - start)
+            self._write({**record, "error": str(failed)})
+            raise failed
         usage.tokens += tokens
         answer = self._without_key(answer)
-        choice = parse_answer(answer, options)
         self._answers[self._request_key(request, self._server)] = answer
-        self._write(
-            {
-                **record,
-                "answer": answer,
-                "move": None if choice is None else options[choice],
-                "tokens": tokens,
-                "seconds": round(seconds, 3),
-            }
-        )
-        return answer, "", None
+        choice = parse_answer(answer, options)
+        move = None if choice is None else options[choice]
+        self._write({**record, "tokens": tokens, "answer": answer, "move": move})
+        return answer
+
+    def _failure(self, error: Exception, timeout_s: float) -> _CallFailedError:
+        text = f"no answer in {timeout_s:g} s" if isinstance(error, TimeoutError) else error
+        headers = getattr(getattr(error, "response", None), "headers", {})
+        failed = _CallFailedError(self._without_key(f"{type(error).__name__}: {text}"))
+        with contextlib.suppress(ValueError):  # it can also be a date
+            failed.pause_s = float(headers.get("retry-after", ""))
+        return failed
 
     async def _ask(self, request: Mapping[str, Any], timeout_s: float) -> tuple[str, int]:
         """Answer and number of tokens."""
@@ -231,9 +247,3 @@ class LanguageModel:
     def _write(self, record: Mapping[str, Any]) -> None:
         line = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **record}
         self._file.write(json.dumps(line).encode() + b"\n")
-
-
-def _about(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Number of the game, seat and turn (from 0) of a question."""
-    view = question["view"]
-    return {"game": question["game"], "seat": view["you"], "turn": view["turn"]}

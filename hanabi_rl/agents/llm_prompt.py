@@ -6,7 +6,7 @@ A prompt states the rules, the position and all moves so far, so that each move 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from hanabi_rl.data.formats.openspiel import move_text, observation_text
@@ -134,22 +134,19 @@ def _knowledge_text(card: Frame, letters: list[str]) -> str:
     return f"{hinted}, can be {possible} {''.join(map(str, card['ranks']))}"
 
 
-_WORDS = re.compile(r"[a-z0-9+]+")
-
-
-def parse_answer(text: str, options: list[str]) -> int | None:
+def parse_answer(text: str, options: Sequence[str]) -> int | None:
     """Index of the move in the last line `MOVE: ...` of `text`, or of `text` that is one move;
     None if it names none of `options`. Case, brackets and other punctuation do not count."""
     _, found, after = text.casefold().rpartition("move:")
     lines = (after if found else text).strip().splitlines() or [""]
     if not found and len(lines) > 1:
         return None
-    words = _WORDS.findall(lines[0].casefold())
-    return next((i for i, one in enumerate(options) if _words(one) == words), None)
+    words = _words(lines[0])
+    return next((i for i, option in enumerate(options) if _words(option) == words), None)
 
 
 def _words(text: str) -> list[str]:
-    return _WORDS.findall(text.casefold())
+    return re.findall(r"[a-z0-9+]+", text.casefold())
 
 
 def fallback_move(question: Mapping[str, Any]) -> int:

@@ -1,9 +1,10 @@
 """Language models at a seat, against a stand-in server of chat completions."""
 
 import contextlib
+import io
 import json
 import re
-import subprocess
+import shlex
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ import types
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from support.games import deck_of
+from support.games import TINY, deck_of
 
 from hanabi_rl.agents import llm
 from hanabi_rl.agents.llm import LanguageModel, LLMConfig
@@ -22,11 +23,15 @@ from hanabi_rl.agents.llm_prompt import (
     option_texts,
     parse_answer,
 )
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.process import make_question
-from hanabi_rl.games.hanabi.python_game import full_deck
+from hanabi_rl.cli import main
+from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.player_view import player_view
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
 
 KEY = "sk-secret-123456"
 TWO = Rules(2)
@@ -204,13 +209,13 @@ def test_failed_calls_are_repeated(play, tmp_path):
 
 def test_slow_answers(play):
     with StandIn("MOVE: Tell Bob red", 5.0) as standin:
-        model = play(standin, timeout_s=0.2, move_timeout_s=0.5, attempts=9)
+        model = play(standin, timeout_s=0.2, move_timeout_s=0.4, attempts=9)
         model.move(question())
         start = time.monotonic()
         assert model.move(question(10)) == fallback_move(question(10))
-        assert 0.4 < time.monotonic() - start < 2
-    assert 2 <= model.usage.failed <= 3 and model.usage.fallbacks == 1
-    assert 0.4 < model.usage.seconds < 2
+        assert 0.3 < time.monotonic() - start < 2
+    assert model.usage.failed == 2 and model.usage.fallbacks == 1
+    assert 0.3 < model.usage.seconds < 2
 
 
 def test_timeout_covers_an_answer_that_drips(play, monkeypatch):
@@ -237,7 +242,7 @@ def test_pause_that_the_server_asks_for(play, monkeypatch):
     pauses = []
     clock = types.SimpleNamespace(**{**vars(time), "sleep": pauses.append})
     monkeypatch.setattr(llm, "time", clock)
-    with StandIn("MOVE: Tell Bob red", 500, "MOVE: Tell Bob red") as standin:
+    with StandIn("MOVE: Play card 1", 500, "MOVE: Play card 1") as standin:
         handler = standin.server.RequestHandlerClass
         end, handler.retry_after = handler.end_headers, None
 
@@ -253,7 +258,8 @@ def test_pause_that_the_server_asks_for(play, monkeypatch):
         model.move(question(10))
         standin.answers, handler.retry_after = [500], "600"  # longer than the move may take
         model.move(question(17))
-    assert pauses[0] == 2 and all(190 < pause <= 200 for pause in pauses[1:])
+        assert model.usage.fallbacks == 1
+    assert pauses == [2]  # no second call after 600 s
 
 
 @pytest.mark.parametrize(
@@ -290,7 +296,7 @@ def test_refused_key_or_model_ends_the_program(play, status):
 
 
 def test_first_move_without_any_answer_ends_the_program(play):
-    refused = pytest.raises(ValueError, match=r"InternalServerError.*\(3 attempts\)")
+    refused = pytest.raises(ValueError, match=r"InternalServerError.*\(3 calls\)")
     with StandIn(500) as standin, refused:
         play(standin).move(question())
     with pytest.raises(ValueError, match=r"APIConnectionError"):
@@ -314,7 +320,8 @@ def test_transcript_answers_again(play, tmp_path):
             file.write('{"answer": "MO')
         again = play(standin)
         assert again.move(question()) == again.move(question()) == 10
-        assert (again.usage.calls, again.usage.reused, len(standin.seen)) == (0, 4, 2)
+        assert (again.usage.calls, again.usage.reused, len(standin.seen)) == (0, 2, 2)
+        assert again.usage.moves == 1  # the second time it is the same question
         other = play(standin, request={"temperature": 1})
         assert other.move(question()) == 10 and other.usage.calls == 1
     lines = (tmp_path / "llm/transcript.jsonl").read_text().splitlines()
@@ -399,9 +406,49 @@ def first_legal(body):
     return "MOVE: " + text.rpartition("Legal moves:\n")[2].splitlines()[0]
 
 
-def test_command_at_a_table(tmp_path, monkeypatch):
-    """`hanabi-rl llm` in games, as an agent's name; its summary on stderr."""
+def test_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MY_KEY", KEY)
+    (tmp_path / "table.txt").write_text("Play fast.")
+    asked = [question(), question(10), question()]
+    text = "".join(f"{json.dumps(one)}\n" for one in asked)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    with StandIn(first_legal) as standin:
+        main([
+            *("llm", "some/model", "--base-url", standin.url, "--key-variable", "MY_KEY"),
+            *("--request", '{"top_p": 1}', "--conventions", str(tmp_path / "table.txt")),
+            *("--notation", "openspiel", "--out", str(tmp_path / "llm")),
+        ])  # fmt: skip
+    out, err = capsys.readouterr()
+    expected = [{"action": one["legal"][0]["action"]} for one in asked]
+    assert [json.loads(line) for line in out.splitlines()] == expected
+    assert "some/model: 2 moves (0 by the fallback rule), 2 calls (0 failed)" in err
+    assert standin.keys == [f"Bearer {KEY}"] * 2
+    body = standin.seen[0][1]
+    assert body["top_p"] == 1 and "Play fast." in body["messages"][0]["content"]
+    assert transcript(tmp_path)[0]["move"] == "(Play 0)"
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--request", "[]"], "--request: expected a JSON object"),
+        (["--request", '{"model": "x"}'], "--request: expected a JSON object"),
+        (["--conventions", "no.txt"], "--conventions: expected a text file, got no.txt"),
+        (["--attempts", "0"], "attempts"),
+    ],
+)
+def test_flags(flags, problem, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(SystemExit):
+        main(["llm", "some/model", *flags])
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_command_in_games(tmp_path, monkeypatch):
+    """`hanabi-rl llm` as an agent's name: two games, every move in the transcript."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    decks = evaluation_decks(TINY, 2, seed=0)
     with StandIn(first_legal) as standin:
         command = [
             *(sys.executable, "-m", "hanabi_rl", "llm", "some/model"),
@@ -414,16 +461,18 @@ def test_command_at_a_table(tmp_path, monkeypatch):
                 str(tmp_path / "llm"),
             ),
         ]
-        lines = [json.dumps(question()), json.dumps(question(10, rules=TWO)), ""]
-        done = subprocess.run(
-            command, input="\n".join(lines), capture_output=True, text=True, timeout=120
-        )
-    assert done.returncode == 0, done.stderr
-    first = question(10)["legal"][0]["action"]
-    assert [json.loads(line) for line in done.stdout.splitlines()] == [
-        {"action": question()["legal"][0]["action"]},
-        {"action": first},
-    ]
-    assert "some/model: 2 moves (0 by the fallback rule), 2 calls" in done.stderr
-    assert H_GROUP in standin.seen[0][1]["messages"][0]["content"]
-    assert standin.seen[0][1]["model"] == "some/model"
+        agent = load_policy(f"process:{shlex.join(command)}", TINY)
+        games = play_games((agent, load_policy("bot:random", TINY)), TINY, decks)
+    lines = transcript(tmp_path)
+    assert {line["request"]["model"] for line in lines} == {"some/model"}
+    assert all(H_GROUP in line["request"]["messages"][0]["content"] for line in lines)
+    turns = []
+    for game in range(2):
+        table = PythonGame(TINY, decks[game])
+        for turn, action in enumerate(games.moves(game)):
+            if table.player == 0:
+                legal = [a for a in range(TINY.noop) if table.illegal_reason(a) is None]
+                assert action == legal[0]
+                turns.append(turn)
+            table.apply(action)
+    assert sorted(line["turn"] for line in lines) == sorted(turns)

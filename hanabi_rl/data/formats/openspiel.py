@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,7 @@ def read_game(text: str, game_id: int | None = None) -> ImportedGame:
         raise ValueError(f"expected a serialised state of hanabi, got {text[:80]!r}")
     rules = _rules(dict(pair.split("=", 1) for pair in found[1].split(",") if "=" in pair))
     history, dealt = [int(word) for word in found[2].split()], rules.num_players * rules.hand_size
-    deck, actions, is_deal = history[:dealt], [], False
+    deck, actions, is_deal = history[:dealt], history[:0], False
     for number in history[dealt:]:
         (deck if is_deal else actions).append(number)
         moves_card = not is_deal and decode_action(rules, number).kind in ("play", "discard")
@@ -126,7 +127,7 @@ def read_game(text: str, game_id: int | None = None) -> ImportedGame:
 
 def _rules(parameters: dict[str, str] | dict[str, int]) -> Rules:
     """Rules with OpenSpiel's parameters."""
-    numbers = {}
+    numbers: dict[str, Any] = {}
     for key, value in parameters.items():
         if key in _PARAMETERS:
             numbers[_PARAMETERS[key]] = int(value)
