@@ -4,8 +4,9 @@
 `bot:jaxaht-flawed`. They differ from the lists of the same names in `rule_lists.py`: a rule that
 fires chooses uniformly among all cards or hints that it allows, probabilities count possible
 identities instead of copies, and a card is useless if it was played or all its copies are
-discarded. With 2 players the probabilities of all moves equal the originals'
-(`tests/agents/test_jaxaht.py`); the originals have 2 players only.
+discarded. The originals have 2 players. With 2 the probabilities of all moves equal theirs in 19,514
+of 19,515 recorded cases (`tests/agents/test_jaxaht.py`): the original outer reads an empty slot as
+a red 1.
 """
 
 from typing import ClassVar
