@@ -4,9 +4,9 @@
 `bot:jaxaht-flawed`. They differ from the lists of the same names in `rule_lists.py`: a rule that
 fires chooses uniformly among all cards or hints that it allows, probabilities count possible
 identities instead of copies, and a card is useless if it was played or all its copies are
-discarded. The originals have 2 players. With 2 the probabilities of all moves equal theirs in 19,514
-of 19,515 recorded cases (`tests/agents/test_jaxaht.py`): the original outer reads an empty slot as
-a red 1.
+discarded. The originals have 2 players. With 2 the probabilities of all moves equal theirs in
+19,514 of 19,515 recorded cases (`tests/agents/test_jaxaht.py`): the original outer reads an empty
+slot as a red 1.
 """
 
 from typing import ClassVar
@@ -146,6 +146,7 @@ class JaxAHTBot(RuleBot):
 
     smoothing: float = flax.struct.field(pytree_node=False, default=1e-6)
     tracks_all_hands: ClassVar[bool] = True
+    listed_players: ClassVar[tuple[int, ...]] = (2,)
 
 
 class JaxAHTIggi(JaxAHTBot):
