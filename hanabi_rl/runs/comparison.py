@@ -48,7 +48,7 @@ UNITS = {"env_steps": "environment steps", "epoch": "epochs"}
 
 
 def read_groups(places: Sequence[Path]) -> list[SeedGroup]:
-    """Groups of the runs at or below `places`.
+    """Groups of the runs at or below `places`. Clones in a folder with other runs are left out.
 
     Raises ValueError for a folder without runs, runs of different games or units of progress, or
     without any metrics.
@@ -58,8 +58,10 @@ def read_groups(places: Sequence[Path]) -> list[SeedGroup]:
         if not (found := [*find_runs(place)]):
             got = place if place.exists() else f"{place}, which does not exist"
             raise ValueError(f"expected a run's folder or a folder of runs, got {got}")
-        for folder in found:
-            runs.setdefault(folder.resolve(), read_run(folder))
+        read = [read_run(folder) for folder in found]
+        if any(run.unit == "env_steps" for run in read):  # without a sweep's clone
+            read = [run for run in read if run.unit == "env_steps" or run.folder == place]
+        runs |= {run.folder.resolve(): run for run in read}
     of = [run for run in runs.values() if run.metrics]
     if not of:
         raise ValueError(f"expected runs with metrics, got none in {count(len(runs), 'run')}")
