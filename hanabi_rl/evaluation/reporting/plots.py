@@ -160,18 +160,24 @@ def draw_intervals(
     axes.errorbar(*xy, **style)
 
 
-def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
-    """Draw `prediction_figures`: accuracy and cross-entropy by turn and by kind of move, with 95%
-    intervals."""
+BY_TURN = {"by_turn": "turn", "by_move": "recorded move"}
+BY_STEP = {"by_step": "step", "by_action": "recorded action"}
+"""Parts of figures of prediction -> axis label, in Hanabi and in other games."""
+
+
+def plot_prediction(
+    figures: Mapping[str, Any], path: Path, title: str, parts: Mapping[str, str] = BY_TURN
+) -> None:
+    """Draw `prediction_figures` or `prediction_slices`: accuracy and cross-entropy of each part,
+    with 95% intervals."""
     with saved_figure(path, (_PANEL_INCHES[0] * 2, _PANEL_INCHES[1] * 2)) as figure:
         figure.suptitle(title, fontsize=10, wrap=True)
-        parts = (("by_turn", "turn"), ("by_move", "recorded move"))
         measures = (
             ("accuracy", "fraction of decisions"),
             ("cross_entropy", "nats per decision"),
         )
         for row, (measure, unit) in enumerate(measures):
-            for column, (part, name) in enumerate(parts):
+            for column, (part, name) in enumerate(parts.items()):
                 axes = figure.add_subplot(2, 2, 2 * row + column + 1)
                 groups = figures[part]
                 means = [group[measure] for group in groups.values()]
