@@ -123,7 +123,7 @@ def prediction_ratios(logits: np.ndarray, records: GameRecords) -> dict[str, Rat
 
 
 def prediction_slices(
-    logits: np.ndarray, records: GameRecords, action_names: Sequence[str], steps: int = 100
+    logits: np.ndarray, records: GameRecords, action_names: Sequence[str], steps: int = 200
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """JSON-ready accuracy and cross-entropy `by_step`, in bins of `steps`, and `by_action`, the
     recorded one; without empty slices."""

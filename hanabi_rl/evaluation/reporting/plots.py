@@ -34,6 +34,7 @@ _REFERENCE: dict[str, Any] = dict(color="#555555", linestyle=(0, (4, 3)), linewi
 _MARKERS_BELOW = 30  # points in a series: shorter ones get markers
 _PUBLISHED_COLOR = "#a0a0a0"
 _PANEL_INCHES = (4.6, 3.4)
+_MAX_TICK_CHARACTERS = 45  # of a panel's labels without rotation
 
 
 @contextmanager
@@ -189,7 +190,9 @@ def plot_prediction(
                 for place in places[np.isinf(means)]:  # Matplotlib omits infinite values
                     at = axes.get_xaxis_transform()
                     axes.text(place, 0.02, "inf", transform=at, ha="center", color=_COLORS[row])
-                axes.set_xticks(places, list(groups))
+                angled: dict[str, Any] = dict(rotation=30, ha="right", rotation_mode="anchor")
+                is_crowded = sum(map(len, groups)) > _MAX_TICK_CHARACTERS
+                axes.set_xticks(places, list(groups), **(angled if is_crowded else {}))
                 axes.set_xlim(-0.5, len(places) - 0.5)
                 axes.set_xlabel(name)
                 axes.set_ylabel(unit)

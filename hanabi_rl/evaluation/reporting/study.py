@@ -50,7 +50,9 @@ def report_parts(report: StudyReport, played: Sequence[PlayFigures] = ()) -> lis
     if played:
         parts += _played_parts(played)
     tests = sum(finding.p is not None for finding in report.findings)
-    notes = "95% intervals over people."
+    notes = f"95% intervals over people. In brackets: fewer than {MIN_GROUPS} people, no interval."
+    if all(of.score.interval is not None for of in report.agents):
+        notes = "95% intervals over people."
     if any(of.groups < of.people for of in report.agents):
         notes += " People linked by games together count as one group."
     notes += f" Corrected: p by Holm's method over the {count(tests, 'test')} of this report."
@@ -71,12 +73,13 @@ def _agents_table(agents: Sequence[AgentFigures]) -> Table:
 def _figure(figure: Figure, spec: str) -> str:
     if figure.interval is not None:
         return format(figure.interval, spec)
-    return "-" if figure.mean is None else f"{figure.mean:{spec}} ({too_few(figure)})"
+    return "-" if figure.mean is None else f"{figure.mean:{spec}} {_too_few(figure)}"
 
 
-def too_few(figure: Figure) -> str:
-    """Reason for a missing interval."""
-    return f"too few people: {people_text(figure.people, figure.groups)}"
+def _too_few(figure: Figure) -> str:
+    """Number of people, too few for an interval: `(5 people)`, `(11 people in 5 groups)`."""
+    groups = "" if figure.groups == figure.people else f" in {count(figure.groups, 'group')}"
+    return f"({count(figure.people, 'person', 'people')}{groups})"
 
 
 def people_text(people: int, groups: int) -> str:
@@ -247,6 +250,7 @@ def plot_report(report: StudyReport, path: Path, title: str, max_score: int) -> 
     with plots.saved_figure(path, (11.5, height)) as figure:
         scores, ratings, curves = figure.subplots(1, 3, width_ratios=[1, 1, 1.3])
         _draw_agents(scores, report, "score", "points per game")
+        scores.margins(x=0.15)
         low, high = scores.get_xlim()
         scores.set_xlim(max(low, -0.02 * max_score), min(high, 1.02 * max_score))
         _draw_agents(ratings, report, "rating", "rating (1-7)")
@@ -266,7 +270,7 @@ def _draw_agents(axes: Axes, report: StudyReport, name: str, label: str) -> None
         if figure.interval is None:
             axes.plot(figure.mean, row, "o", color=color, markerfacecolor="white")
             note = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
-            axes.annotate(too_few(figure), (figure.mean, row), (0, 8), **note)
+            axes.annotate(_too_few(figure)[1:-1], (figure.mean, row), (0, 8), **note)
             continue
         bounds = figure.interval.bounds
         plots.draw_intervals(axes, [row], [figure.mean], [bounds], horizontal=True, color=color)

@@ -83,13 +83,13 @@ def test_too_few_people_give_means_without_intervals():
     assert before.estimate.mean == pytest.approx((gaps > 0).sum() / (gaps != 0).sum())
     assert all(each.p is None and not each.significant for each in report.findings)
     text = text_of(report_parts, report)
-    assert f"too few people: {MIN_GROUPS - 1}" in text
+    assert f"In brackets: fewer than {MIN_GROUPS} people, no interval." in text
     assert text.count(f"too few people: at least {MIN_GROUPS}") == 4
     assert "too few people: at least 12" in text
     figures = report_dict(report)
     first = figures["agents"][0]
     assert first["score"] == report.agents[0].score.mean and first["score_ci95"] is None
-    assert first["score_people"] == 5 and f"{first['score']:.2f} (too few people: 5)" in text
+    assert first["score_people"] == 5 and f"{first['score']:.2f} (5 people)" in text
     enough = report_of(people(MIN_GROUPS), ["a", "b"])
     assert all(of.score.interval is not None for of in enough.agents)
     assert report_of([], ["a"]).curves is None

@@ -221,7 +221,7 @@ def test_too_few_groups_give_no_interval():
     assert (bot.groups, bot.score.groups) == (11, 11) and bot.score.interval is not None
     assert all(each.p is None for each in report.findings)
     text = text_of(report_parts, report)
-    assert "too few people: 11 in 5 groups" in text
+    assert "(11 people in 5 groups)" in text
     assert f"too few groups: at least {MIN_GROUPS}" in text
     figures = report_dict(report)["agents"][0]
     assert (figures["people"], figures["groups"], figures["games"]) == (11, 5, 8)
