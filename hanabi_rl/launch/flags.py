@@ -35,7 +35,9 @@ def normalize_flags(args: Sequence[str]) -> list[str]:
 def _seed_range(text: str) -> list[str]:
     """Seeds of `A..B`; other text unchanged."""
     found = re.fullmatch(r"(\d+)\.\.(\d+)", text)
-    return [text] if found is None else [*map(str, seed_range(*found.groups(), f"--seeds {text}"))]
+    if found is None:
+        return [text]
+    return [*map(str, seed_range(found[1], found[2], f"--seeds {text}"))]
 
 
 def flag_value(flag: str, args: Sequence[str]) -> str | None:

@@ -226,7 +226,8 @@ def plot_comparison(groups: Sequence[SeedGroup], path: Path) -> None:
             plots.label_progress(axes, UNITS[groups[0].runs[0].unit])
         if any(scores):
             _draw_scores(all_axes[-1], groups, scores)
-        figure = all_axes[0].figure
+        figure = all_axes[0].get_figure(root=True)
+        assert figure is not None
         handles, labels = all_axes[0].get_legend_handles_labels()
         fitting = int(_CHARACTERS_PER_INCH * figure.get_figwidth() / (max(map(len, labels)) + 8))
         figure.legend(
@@ -244,10 +245,11 @@ def _draw_bands(
     for number, (group, band) in enumerate(zip(groups, bands, strict=True)):
         color, dash = _style(number)
         label = plots.in_legend(f"{group.label} ({count(len(group.runs), 'seed')})")
-        x, mean, error = ([], [], []) if band is None else band
-        axes.plot(x, mean, dash, color=color, label=label, linewidth=1.6)
         if band is None:
+            axes.plot([], [], dash, color=color, label=label, linewidth=1.6)
             continue
+        x, mean, error = band
+        axes.plot(x, mean, dash, color=color, label=label, linewidth=1.6)
         below, above = mean - error, mean + error
         if len(group.runs) > 1:
             axes.fill_between(x, below, above, color=color, alpha=0.2, linewidth=0)

@@ -143,8 +143,9 @@ class GauntletResult:
 
     def mean_over_families(self, seen_in_training: bool | None = None) -> Interval | None:
         """Mean over the means of families, with an interval over series; None without families."""
-        names = self.families(seen_in_training)
-        by_series = [self._family_scores(name, seen_in_training) for name in names]
+        names = dict.fromkeys(b.partner.family for b in self.partner_results)
+        found = [self._family_scores(name, seen_in_training) for name in names]
+        by_series = [scores for scores in found if scores is not None]
         return self._interval(np.mean(by_series, axis=0)) if by_series else None
 
     def worst_family(self, seen_in_training: bool | None = None) -> tuple[str, Interval] | None:

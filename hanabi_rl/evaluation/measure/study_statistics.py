@@ -153,13 +153,13 @@ def _paired(kind: TestKind, about: tuple[str, str], values: Sequence[_GroupValue
     of_groups = Ratio(differences, np.ones(len(differences)), min_value=-np.inf).group_by(groups)
     means = of_groups.numerator / of_groups.denominator
     if result.groups < MIN_GROUPS or np.ptp(means) < 1e-9:
-        return dataclasses.replace(result, estimate=_without_bounds(means.mean()))
+        return dataclasses.replace(result, estimate=_without_bounds(float(means.mean())))
     interval = mean_interval(means)
     return dataclasses.replace(result, estimate=interval, p=_student_p(interval, len(means) - 1))
 
 
 def _without_bounds(mean: float) -> Interval:
-    return Interval(float(mean), np.nan, np.nan, np.nan)
+    return Interval(mean, np.nan, np.nan, np.nan)
 
 
 def _student_p(interval: Interval, freedom: int) -> float:
@@ -178,7 +178,7 @@ def _preference(about: tuple[str, str], values: Sequence[_GroupValues]) -> TestR
     if not apart:
         return result
     if len(apart) < MIN_GROUPS:
-        return dataclasses.replace(result, estimate=_without_bounds(np.mean(apart)))
+        return dataclasses.replace(result, estimate=_without_bounds(sum(apart) / len(apart)))
     p = stats.binomtest(sum(apart), len(apart)).pvalue
     interval = clopper_pearson_interval(sum(apart), len(apart))
     return dataclasses.replace(result, estimate=interval, p=float(p))

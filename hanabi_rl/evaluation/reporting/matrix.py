@@ -211,9 +211,9 @@ _WHITE_BELOW = 0.179
 """Relative luminance of a cell (WCAG 2) below which white text has more contrast than black."""
 
 
-def _text_color(cell: Sequence[float]) -> str:
+def _text_color(cell: np.ndarray) -> str:
     """Black or white, whichever has more contrast with a cell's RGB."""
-    rgb = np.array(cell[:3])
+    rgb = cell[:3]
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     return "white" if linear @ (0.2126, 0.7152, 0.0722) < _WHITE_BELOW else "black"
 
@@ -242,7 +242,9 @@ def plot_matrix(
         image = axes.imshow(means, cmap="viridis", vmin=low, vmax=high)
         size = 10 if count <= 8 else 8.5
         for (row, column), mean in np.ndenumerate(means):
-            style: dict[str, Any] = dict(ha="center", color=_text_color(image.to_rgba(mean)))
+            style: dict[str, Any] = dict(
+                ha="center", color=_text_color(np.array(image.to_rgba(mean)))
+            )
             median = f"({medians[row, column]:g})"
             axes.text(column, row, f"{mean:.1f}", va="bottom", fontsize=size, **style)
             axes.text(column, row, median, va="top", fontsize=size - 2, **style)

@@ -269,7 +269,7 @@ def _draw_agents(axes: Axes, report: StudyReport, name: str, label: str) -> None
         color = plots.COLORS[row % len(plots.COLORS)]
         if figure.interval is None:
             axes.plot(figure.mean, row, "o", color=color, markerfacecolor="white")
-            note = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+            note: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
             axes.annotate(_too_few(figure)[1:-1], (figure.mean, row), (0, 8), **note)
             continue
         bounds = figure.interval.bounds
