@@ -126,11 +126,8 @@ def group_score(group: SeedGroup, names: Sequence[str]) -> GroupScore | None:
         means = [mean for mean, _ in known]
         if len(known) > 1:
             max_score = group.runs[0].max_score
-            interval = mean_interval(
-                np.array(means),
-                min_value=-np.inf,
-                max_value=np.inf if max_score is None else max_score,
-            )
+            ends = (-np.inf, np.inf) if max_score is None else (0, max_score)
+            interval = mean_interval(np.array(means), min_value=ends[0], max_value=ends[1])
             return GroupScore(means, interval)
         low, high = known[0][1] or (np.nan, np.nan)
         return GroupScore(means, Interval(means[0], low, high, np.nan))

@@ -85,13 +85,18 @@ def test_long_lines_are_smoothed_one_by_one(tmp_path: Path) -> None:
     np.testing.assert_allclose(band.std_error, np.abs(means[0] - means[1]) / 2)
 
 
-def test_scores_have_intervals_over_seeds_or_games(runs: Path) -> None:
+def test_scores_have_intervals_over_seeds_or_games(runs: Path, tmp_path: Path) -> None:
     first, second = read_groups([runs])
     score = group_score(first, ("selfplay",))
     assert score is not None and score.seeds == [6.0, 10.0] and score.interval.mean == 8
-    # Student's t with one degree of freedom times the standard error 2, at most 25 points
-    assert score.interval.low == pytest.approx(8 - 12.7062 * 2, rel=1e-4)
-    assert score.interval.high == 25
+    # Student's t with one degree of freedom times the standard error 2, from 0 to 25 points
+    assert 12.7062 * 2 > 17 and score.interval.bounds == [0, 25]
+    read = [write_run(tmp_path / f"s{n}", n, [0], final=12 + n / 10) for n in (0, 1)]
+    (near,) = read_groups(read)
+    narrow = group_score(near, ("selfplay",))
+    reach = 12.7062 * 0.05
+    assert narrow is not None
+    assert narrow.interval.bounds == pytest.approx([12.05 - reach, 12.05 + reach], rel=1e-4)
     of_one = group_score(second, ("none", "selfplay"))
     assert of_one is not None and of_one.interval.bounds == [2.5, 3.5]
     assert group_score(first, ("none",)) is None
