@@ -36,6 +36,8 @@ ALGORITHMS = _Algorithms(
     "hdr_ippo",
     "ippo",
     "mappo",
+    "iql",
+    "vdn",
     "other_play",
     "br_bc",
     "best_response",

@@ -16,8 +16,9 @@ import optax
 from hanabi_rl.agents.noisy import EpsilonNoise
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.ppo import PPO, LearnerState
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 
 PyTree = Any
 

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.partner_population import PartnerPopulation
-from hanabi_rl.learning.ppo import PPO, LearnerState
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 
 PyTree = Any
 

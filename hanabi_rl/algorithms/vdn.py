@@ -1,0 +1,16 @@
+"""VDN: the value of a timestep is the sum of all players' values (Sunehag et al. 2018), with R2D2.
+
+A player that is not in turn has only the no-op (Hu and Foerster 2020).
+"""
+
+from hanabi_rl.algorithms.q_learning import QLearning
+
+
+class VDN(QLearning):
+    """Value decomposition network."""
+
+    title = "VDN"
+    mixing = "sum"
+
+
+ALGORITHM = VDN()
