@@ -281,10 +281,8 @@ class QLearner(RolloutLearner):
             gradient, priority, metrics = self.gradient(
                 params, learner.target_params, sample.experience, probability.reshape(-1)
             )
-            priority = priority.reshape(probability.shape)
-            whole = jax.vmap(self.buffer.set_priorities)(
-                whole, sample.indices, jnp.where(probability > 0, priority, 0.0)
-            )
+            priority = jnp.where(probability > 0, priority.reshape(probability.shape), 0.0)
+            whole = jax.vmap(self.buffer.set_priorities)(whole, sample.indices, priority)
             metrics["gradient_norm"] = jnp.linalg.norm(ravel_pytree(gradient)[0])
             changes, opt_state = self.optimizer().update(gradient, opt_state, params)
             state = optax.apply_updates(params, changes), opt_state, whole.sum_tree_state
@@ -297,6 +295,9 @@ class QLearner(RolloutLearner):
         metrics = mean_or_first_nonfinite(metrics) | {
             "parameter_norm": jnp.linalg.norm(ravel_pytree(params)[0])
         }
+        tree = jax.tree.map(
+            lambda new, old: jnp.where(ready, new, old), tree, replay.sum_tree_state
+        )
         copies = played % config.target_every == 0
         updated = learner.replace(
             params=params,

@@ -162,9 +162,14 @@ def numpy_loss(learner: QLearner, played: Played, target_params: Any, weight: np
     return (weight * huber.mean(axis=(0, 2))).sum(), error
 
 
-@pytest.mark.parametrize("mixing", ["independent", "sum"])
 @pytest.mark.parametrize(
-    ("game", "network", "n"), [(TINY_3P, LSTM, 2), (TINY, FEED_FORWARD, 4)], ids=["lstm", "ff"]
+    ("game", "network", "n", "mixing"),
+    [
+        pytest.param(TINY, LSTM, 2, "sum", id="lstm-sum"),
+        pytest.param(TINY, FEED_FORWARD, 4, "independent", id="ff-independent"),
+        pytest.param(TINY_3P, LSTM, 2, "independent", id="lstm-3p", marks=pytest.mark.slow),
+        pytest.param(TINY, FEED_FORWARD, 3, "sum", id="ff-sum", marks=pytest.mark.slow),
+    ],
 )
 def test_loss_equals_numpy(game: Any, network: Any, n: int, mixing: Any) -> None:
     one_row = {"current_player_only": True} if network is FEED_FORWARD else {}
@@ -242,8 +247,9 @@ class Updates(NamedTuple):
 
 @pytest.fixture(scope="module")
 def updates() -> Updates:
-    """Six updates; gradient steps from the third (80 steps), copies after each second."""
-    learner = make_learner(TINY, LSTM, num_envs=8, warmup_steps=100, priority_exponent=0.5)
+    """Seven updates of 40 steps; gradient steps from the third, copies after each second."""
+    one_row = {"current_player_only": True}
+    learner = make_learner(TINY, FEED_FORWARD, warmup_steps=100, priority_exponent=0.5, **one_row)
     state, actors = start(learner)
     update, states, every, metrics = learner.compile_update(), [], [], []
     for _ in range(7):
@@ -300,7 +306,7 @@ def test_environments_explore_differently(updates: Updates) -> None:
     """4 environments per block: epsilon ** (1 + 7 i / 3)."""
     expected = 0.5 ** (1 + 7 * np.arange(4) / 3)
     _, epsilon = updates.actors[0].runner.carry
-    np.testing.assert_allclose(epsilon, np.tile(expected, 2)[:, None].repeat(2, 1), rtol=1e-6)
+    np.testing.assert_allclose(epsilon[:, 0], np.tile(expected, 2), rtol=1e-6)
     np.testing.assert_array_equal(updates.actors[-1].runner.carry[1], epsilon)
 
 
@@ -309,7 +315,7 @@ def test_memory_is_small(updates: Updates) -> None:
     experience = updates.actors[0].replay.experience.replace(carry=None)
     size = sum(x.nbytes for x in jax.tree.leaves(experience))
     timesteps = 8 * 4 * 5
-    assert size / timesteps < 0.1 * 4 * 2 * TINY.obs_size
+    assert size / timesteps < 0.2 * 4 * 2 * TINY.obs_size
 
 
 class Position(struct.PyTreeNode):
@@ -351,7 +357,7 @@ class Corridor(Game):
         return jnp.stack([seen, seen], axis=1)
 
 
-@pytest.mark.parametrize("mixing", ["independent", "sum"])
+@pytest.mark.parametrize("mixing", ["sum", pytest.param("independent", marks=pytest.mark.slow)])
 def test_learns_the_values_of_a_corridor(mixing: Any) -> None:
     """From place s the best return is the sum of gamma^k over the 5 - s places left; VDN's sum has
     that value, IQL's every row."""
