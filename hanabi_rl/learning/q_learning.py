@@ -150,8 +150,8 @@ class Chunk(flax.struct.PyTreeNode):
     action: jax.Array  # int16 [..., R], the no-op on idle turns
     reward: jax.Array  # float32 [..., V or 1]
     done: jax.Array  # bool, the action ended the game
-    memory: PyTree  # of the observation view
-    carry: PyTree  # [..., R, ...], of the network
+    memory: PyTree = None  # of the observation view
+    carry: PyTree = None  # [..., R, ...], of the network
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,9 +247,16 @@ class QLearner(RolloutLearner):
             reward = reward[..., None]
         elif self.mixing == "sum":
             reward = reward.mean(axis=-1, keepdims=True)  # of the team
-        steps = rollout.state, rollout.reset, rollout.action.astype(jnp.int16), reward
-        steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (*steps, rollout.transition.done))
-        return following, Chunk(*steps, memory=runner.memory, carry=runner.carry[0]), rollout
+        chunk = Chunk(
+            state=rollout.state,
+            reset=rollout.reset,
+            action=rollout.action.astype(jnp.int16),
+            reward=reward,
+            done=rollout.transition.done,
+        )
+        chunk = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), chunk)
+        chunk = chunk.replace(memory=runner.memory, carry=runner.carry[0])
+        return following, chunk, rollout
 
     def update(
         self, learner: QLearnerState, actors: QActors, context: TrainContext
@@ -327,7 +334,7 @@ class QLearner(RolloutLearner):
         largest = parallel.pmax(jnp.max(weight))
         weight = weight / (jnp.where(largest > 0, largest, 1.0) * config.batch_size)
         target_q = self.unroll(target_params, sequence, inputs, legal)
-        later = jax.tree.map(lambda x: x[config.burn_in :], (sequence.reward, sequence.done))
+        reward, done = (x[config.burn_in :] for x in (sequence.reward, sequence.done))
 
         def loss(params: PyTree) -> tuple[jax.Array, Any]:
             q = self.unroll(params, sequence, inputs, legal)
@@ -335,7 +342,7 @@ class QLearner(RolloutLearner):
             taken = jnp.take_along_axis(q, action[..., None], axis=-1)[..., 0]
             value = q_targets.mixed(taken, self.mixing)[: -config.n_step]
             best = q_targets.double_q_values(q if config.double_q else target_q, target_q)
-            target = self.targets(*later, best)
+            target = self.targets(reward, done, best)
             error = value - jax.lax.stop_gradient(target)
             total = jnp.sum(weight * optax.huber_loss(error).mean(axis=(0, 2)))
             metrics = {
