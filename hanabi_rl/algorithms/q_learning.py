@@ -45,11 +45,12 @@ class QLearning(SelfPlayAlgorithm):
 
     config = QRunConfig
     mixing: Mixing
+    learner: type[QLearner] = QLearner
 
     def training(self, config: QRunConfig, clone: None) -> TrainingSetup:
         """See `PPOAlgorithm`."""
         return TrainingSetup(
-            QLearner(config, config.network, mixing=self.mixing),
+            self.learner(config, config.network, mixing=self.mixing),
             f"{self.title} from scratch",
             evaluate=evaluate_saved,
             temperature=lambda policy, config: TEMPERATURE,

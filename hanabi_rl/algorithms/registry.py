@@ -38,6 +38,7 @@ ALGORITHMS = _Algorithms(
     "mappo",
     "iql",
     "vdn",
+    "sad",
     "other_play",
     "br_bc",
     "best_response",

@@ -152,6 +152,7 @@ class Chunk(flax.struct.PyTreeNode):
     done: jax.Array  # bool, the action ended the game
     memory: PyTree = None  # of the observation view
     carry: PyTree = None  # [..., R, ...], of the network
+    exploration: jax.Array | None = None  # int8 [..., A], see `sad.py`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,8 +228,9 @@ class QLearner(RolloutLearner):
         of_block = config.num_envs // config.num_shuffle_blocks
         place = (runner.index % of_block) / max(of_block - 1, 1)
         epsilon = config.epsilon ** (1.0 + config.epsilon_power * place)
-        carry, rows = runner.carry
-        runner = runner.replace(carry=(carry, jnp.broadcast_to(epsilon[:, None], rows.shape)))
+        carry, rows, *more = runner.carry
+        rows = jnp.broadcast_to(epsilon[:, None], rows.shape)
+        runner = runner.replace(carry=(carry, rows, *more))
         shapes = jax.eval_shape(lambda: self.play(learner, runner, context, key)[1])
         one = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), shapes)
         replay = jax.vmap(lambda _: self.buffer.init(one))(jnp.arange(config.num_shuffle_blocks))

@@ -44,6 +44,7 @@ CLASSES: dict[str, Any] = {
     "mappo": MAPPOConfig,
     "iql": QRunConfig,
     "vdn": QRunConfig,
+    "sad": QRunConfig,
     "other_play": IPPOConfig,
     "br_bc": BRBCConfig,
     "best_response": BestResponseConfig,

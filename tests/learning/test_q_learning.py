@@ -9,76 +9,19 @@ import numpy as np
 import pytest
 from flax import struct
 from support.games import TINY, TINY_3P
+from support.q_learning import FEED_FORWARD, LSTM, Played, make_learner, on_one_device, play_two
 
 from hanabi_rl.games.game import Game, Outcome
 from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.q_learning import QLearner, QLearningConfig, as_sequences
+from hanabi_rl.learning.q_learning import QLearner, as_sequences
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT
-from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
-
-SMALL: Any = {"embedding": (16,), "decoder": (16,), "critic": (16,)}
-FEED_FORWARD = NetworkConfig(lstm=(), **SMALL)
-LSTM = NetworkConfig(lstm=(8,), **SMALL)
-
-
-def make_learner(game: Any, network: Any, mixing: Any = "sum", **changes: Any) -> QLearner:
-    fields = {
-        "game": game,
-        "num_envs": 8,
-        "num_steps": 5,
-        "total_steps": 40 * 100,
-        "lr": 1e-3,
-        "gamma": 0.9,
-        "num_shuffle_blocks": 2,
-        "burn_in": 3 if network.has_carry else 0,
-        "batch_size": 4,
-        "gradient_steps": 2,
-        "target_every": 2,
-        "replay_size": 160,
-        "warmup_steps": 1,
-        "epsilon": 0.5,
-        "precision": "float32",
-    }
-    return QLearner(QLearningConfig(**(fields | changes)), network, mixing=mixing)
 
 
 def start(learner: QLearner) -> tuple[Any, Any]:
     state, actors = jax.jit(learner.init)(jax.random.key(0))
     return parallel.replicate(state), parallel.shard(actors)
-
-
-def on_one_device(function: Any, *args: Any) -> Any:
-    """`function` with the axis of `parallel`, compiled."""
-    each = jax.tree.map(lambda x: jnp.asarray(x)[None], args)
-    found = jax.jit(jax.vmap(function, axis_name=parallel.AXIS))(*each)
-    return jax.tree.map(lambda x: x[0], found)
-
-
-class Played(NamedTuple):
-    """Two chunks of 4 environments in the middle of games, as a batch of 4 sequences."""
-
-    state: Any
-    sampled: Any  # [blocks, B / blocks, K, ...]
-    best: np.ndarray  # [T, B, R], greedy values at collection
-
-
-def play_two(learner: QLearner) -> Played:
-    def two(key: jax.Array) -> Any:
-        state, actors = learner.init(key)
-        runner, _, _ = learner.play(state, actors.runner, EMPTY_CONTEXT, key)
-        chunks, values = [], []
-        for i in range(2):
-            key = jax.random.fold_in(key, i)
-            runner, chunk, rollout = learner.play(state, runner, EMPTY_CONTEXT, key)
-            chunks.append(chunk)
-            values.append(rollout.value)
-        joined = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *chunks)  # [N, K, ...]
-        joined = jax.tree.map(lambda x: x.reshape(2, len(x) // 2, *x.shape[1:]), joined)
-        return state, joined, jnp.concatenate(values)
-
-    return Played(*jax.jit(two)(jax.random.key(3)))
 
 
 CASES = [
