@@ -58,8 +58,8 @@ def test_replayed_values_are_those_of_play(game: Any, network: Any, changes: Any
 
 def numpy_loss(learner: QLearner, played: Played, target_params: Any, weight: np.ndarray) -> Any:
     """Loss and TD errors [T', B, V], one timestep and one value at a time."""
-    config, sequence = learner.config, as_sequences(played.sampled)
-    inputs, legal = jax.jit(learner.encode)(sequence)
+    config, sequence = learner.config, jax.device_get(as_sequences(played.sampled))
+    inputs, legal = jax.device_get(jax.jit(learner.encode)(sequence))
 
     @jax.jit
     def one(params: Any, carry: Any, inputs: Any, legal: Any, reset: Any) -> Any:
@@ -73,11 +73,12 @@ def numpy_loss(learner: QLearner, played: Played, target_params: Any, weight: np
         found = []
         for t in range(len(sequence.reset)):
             at = jax.tree.map(lambda x, t=t: x[t], inputs)
-            carry, logits, value = one(params, carry, at, legal[t], sequence.reset[t])
+            carry, *seen = one(params, carry, at, legal[t], sequence.reset[t])
+            logits, value = map(np.asarray, seen)
             found.append(np.full(logits.shape, -np.inf))
             for b, r in np.ndindex(value.shape):
                 allowed = np.flatnonzero(legal[t, b, r])
-                own = np.asarray(logits[b, r])[allowed]
+                own = logits[b, r, allowed]
                 found[-1][b, r, allowed] = value[b, r] + own - own.mean()
         return np.array(found)
 
@@ -89,7 +90,7 @@ def numpy_loss(learner: QLearner, played: Played, target_params: Any, weight: np
             target, ended = np.zeros(rows), False
             for k in range(config.n_step):
                 if not ended:
-                    reward = np.asarray(sequence.reward[t + k, b])
+                    reward = sequence.reward[t + k, b]
                     target += config.gamma**k * reward / (rows if learner.mixing == "sum" else 1)
                     ended = bool(sequence.done[t + k, b])
             if not ended:
