@@ -51,7 +51,7 @@ class EMAPartnerPPO(PPO):
     def init(
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[EMAPartnerState, RunnerState]:
-        """See `PPO.init`; the copy starts equal to the learner."""
+        """See `RolloutLearner.init`; the copy starts equal to the learner."""
         learner, actors = super().init(key, context.replace(partners=self.partner(None)), actor)
         return EMAPartnerState(**vars(learner), ema_params=learner.params["actor"]), actors
 

@@ -70,7 +70,7 @@ class OffBeliefPPO(PPO):
     def init(
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[LearnerState, RunnerState]:
-        """See `PPO.init`; above level 1 the actor starts from the previous level."""
+        """See `RolloutLearner.init`; above level 1 the actor starts from the previous level."""
         return super().init(
             key, context, actor if self.previous_level is None else self.previous_level.actor
         )
