@@ -73,7 +73,7 @@ def measure(preset: str = "hour", repeats: int = 5) -> common.Record:
         executable, args, lambda results, args: (*results[:2], args[2]), moves
     )
     sides = {"ours": advance, "floor": side(todo, moves)}
-    for _ in range(config.warmup_steps // moves + config.sequence_chunks):
+    for _ in range(config.warmup_updates):
         advance()
     sides["floor"]()
     rates = common.alternate(sides, repeats)

@@ -14,6 +14,7 @@ trained values per timestep (`q_targets.Mixing`).
 """
 
 import dataclasses
+import math
 from typing import Annotated, Any, Literal
 
 import flashbax
@@ -121,6 +122,12 @@ class QLearningConfig(RolloutConfig):
     def gradient_steps_per_update(self) -> int:
         """See `RolloutConfig`."""
         return self.gradient_steps
+
+    @property
+    def warmup_updates(self) -> int:
+        """Number of the first update with gradient steps."""
+        needed = math.ceil(self.warmup_steps / (self.num_envs * self.num_steps))
+        return max(self.sequence_chunks, needed)
 
     @property
     def chunks_per_env(self) -> int:
@@ -275,9 +282,7 @@ class QLearner(RolloutLearner):
         )
         replay = jax.vmap(self.buffer.add)(actors.replay, added)
         played = learner.update + 1
-        ready = (played >= config.sequence_chunks) & (
-            played * (config.num_envs * config.num_steps) >= config.warmup_steps
-        )
+        ready = played >= config.warmup_updates
         blocks = runner.index[::of_block] // of_block
 
         def step(state: Any, i: jax.Array) -> Any:
