@@ -1,4 +1,4 @@
-"""IQL and VDN: which learner each is, whole runs, exact resume, policies, devices."""
+"""IQL, VDN and SAD: the learner of each, whole runs, exact resume, policies, devices."""
 
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from support.runs import read_lines, read_state
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms import iql, vdn
+from hanabi_rl.algorithms import iql, sad, vdn
 from hanabi_rl.algorithms.q_learning import TEMPERATURE, QRunConfig
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.q_learning import QLearner
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT
+from hanabi_rl.learning.sad import SADLearner
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs.session import RunStopped
 
@@ -45,28 +46,35 @@ FIELDS: dict[str, Any] = {
 }
 
 
-def test_mixing_of_each_algorithm() -> None:
+def test_learner_of_each_algorithm() -> None:
     config = QRunConfig()
-    for algorithm, mixing in ((iql.ALGORITHM, "independent"), (vdn.ALGORITHM, "sum")):
-        learner = algorithm.training(config, None).ppo
-        assert isinstance(learner, QLearner) and learner.mixing == mixing
+    for algorithm, cls, mixing in (
+        (iql.ALGORITHM, QLearner, "independent"),
+        (vdn.ALGORITHM, QLearner, "sum"),
+        (sad.ALGORITHM, SADLearner, "sum"),
+    ):
+        learner: Any = algorithm.training(config, None).ppo
+        assert type(learner) is cls and learner.mixing == mixing
 
 
 @pytest.mark.slow
-def test_run_resumes_exactly_with_its_replay_memory(interrupt_at: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["vdn", "sad"])
+def test_run_resumes_exactly_with_its_replay_memory(
+    name: str, interrupt_at: Any, tmp_path: Path
+) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    summary = run("vdn", QRunConfig(**FIELDS, run_dir=str(whole)))
+    summary = run(name, QRunConfig(**FIELDS, run_dir=str(whole)))
     assert summary["env_steps"] == 480 and len(read_lines(whole)) == 7
     interrupt_at("hanabi_rl.algorithms.ppo_runner", 4 * 16 * 5)
     with pytest.raises(RunStopped):
-        run("vdn", QRunConfig(**FIELDS, run_dir=str(parts)))
-    run("vdn", QRunConfig(**FIELDS, run_dir=str(parts), resume=True))
+        run(name, QRunConfig(**FIELDS, run_dir=str(parts)))
+    run(name, QRunConfig(**FIELDS, run_dir=str(parts), resume=True))
     state = read_state(parts, 6)
     assert state == read_state(whole, 6)
     assert any("replay" in name for name in map(str, state["leaves"]))
 
     policy: Any = load_policy(str(whole))
-    assert policy.info.algorithm == "vdn" and policy.network == LSTM
+    assert policy.info.algorithm == name and policy.network == LSTM
     played = evaluate_pair(policy, load_policy("bot:simple", TINY), 64, 0).summary
     assert np.isfinite(played.mean.mean)
 
