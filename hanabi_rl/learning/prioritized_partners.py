@@ -17,8 +17,9 @@ import jax.numpy as jnp
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.partner_population import PartnerPopulation
-from hanabi_rl.learning.ppo import PPO, LearnerState
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 
 PyTree = Any
 
@@ -66,7 +67,7 @@ class PrioritizedPartnerPPO(PPO):
     def init(
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[PrioritizedPartnerState, RunnerState]:
-        """See `PPO.init`; each partner starts with one env group."""
+        """See `RolloutLearner.init`; each partner starts with one env group."""
         assert isinstance(context.partners, PartnerPopulation), "a population is stacked"
         learner, actors = super().init(key, context, actor)
         members = jnp.arange(context.partners.size, dtype=jnp.int32)
@@ -94,7 +95,7 @@ class PrioritizedPartnerPPO(PPO):
         return updated, actors, metrics | {"min_partner_score": lowest}
 
     def rollout_metrics(self, rollout: Rollout) -> Metrics:
-        """See `PPO.rollout_metrics` and `env_group_metrics`."""
+        """See `RolloutLearner.rollout_metrics` and `env_group_metrics`."""
         return super().rollout_metrics(rollout) | self.env_group_metrics(rollout)
 
     def env_group_metrics(self, rollout: Rollout) -> Metrics:

@@ -21,6 +21,7 @@ from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.mappo import MAPPOConfig
 from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.algorithms.ppo_runner import PPORunConfig
+from hanabi_rl.algorithms.q_learning import QRunConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.games.registry import GAMES
@@ -41,6 +42,9 @@ CLASSES: dict[str, Any] = {
     "hdr_ippo": HDRIPPOConfig,
     "ippo": IPPOConfig,
     "mappo": MAPPOConfig,
+    "iql": QRunConfig,
+    "vdn": QRunConfig,
+    "sad": QRunConfig,
     "other_play": IPPOConfig,
     "br_bc": BRBCConfig,
     "best_response": BestResponseConfig,
