@@ -1,5 +1,5 @@
-"""Maximum Entropy Population (MEP, Zhao et al. 2023), first stage: self-play members whose reward has
-an entropy bonus of their mean policy.
+"""Maximum Entropy Population (MEP, Zhao et al. 2023), first stage: self-play with a bonus for the
+entropy of the members' mean policy.
 
 Members are updated together, not in turn as in the paper. The second stage is `best_response` with
 `--priority-exponent`.

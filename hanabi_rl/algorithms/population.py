@@ -31,11 +31,14 @@ from hanabi_rl.evaluation.reporting.training_report import score_dict, score_tab
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.population import DiversityBonus, PopulationPPO
 from hanabi_rl.learning.ppo import LearnerState
-from hanabi_rl.runs.run_dir import BEST_POLICY, EVALUATED, write_summary
+from hanabi_rl.runs.run_dir import (
+    BEST_POLICY,
+    EVALUATED,
+    MEMBERS,
+    member_folders,
+    write_summary,
+)
 from hanabi_rl.storage.validation import NonNegative, Range
-
-MEMBERS = "members"
-"""Folder of a run with one folder per member."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +51,6 @@ class PopulationConfig(IPPOConfig):
     """Weight of the diversity bonus in the training reward."""
     report_policy: Literal["final"] = "final"
     """Members are reported as they are at the end."""
-
-
-def member_folders(run_dir: Path) -> list[Path]:
-    """Folders of a run's members, in order."""
-    return sorted((run_dir / MEMBERS).iterdir(), key=lambda folder: int(folder.name))
 
 
 def mean_over_members(metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Trajectory diversity (TrajeDi, Lupu et al. 2021), first stage: self-play members whose reward has a
-bonus for games that other members would play differently.
+"""Trajectory diversity (TrajeDi, Lupu et al. 2021), first stage: self-play with a bonus for games
+that the other members would play differently.
 
 The paper trains one best response together with the members; here, as in ZSC-Eval (Wang et al.
 2024), it is a second stage, `best_response`.

@@ -19,6 +19,7 @@ from hanabi_rl.algorithms.e3t import E3TConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.mappo import MAPPOConfig
+from hanabi_rl.algorithms.mep import MEPConfig
 from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.algorithms.ppo_runner import PPORunConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
@@ -46,6 +47,8 @@ CLASSES: dict[str, Any] = {
     "best_response": BestResponseConfig,
     "behaviour_preferring": BehaviourPreferringConfig,
     "e3t": E3TConfig,
+    "mep": MEPConfig,
+    "trajedi": TrajeDiConfig,
     "obl": OBLConfig,
 }
 PRESETS = [

@@ -246,6 +246,7 @@ def test_bonus_compares_all_members_in_the_own_game(
 ) -> None:
     """In the middle of games, with the carries of all: the own column is the own log-probability,
     the others differ; the bonus is added to the reward with its weight."""
+
     def bonus(members: jax.Array, own: jax.Array, reset: jax.Array) -> jax.Array:
         return (members[..., 1] + 2.0 * own).sum(axis=-1) + reset
 
