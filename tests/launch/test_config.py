@@ -23,6 +23,7 @@ from hanabi_rl.algorithms.mep import MEPConfig
 from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.algorithms.ppo_runner import PPORunConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.algorithms.trajedi import TrajeDiConfig
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.games.registry import GAMES
 from hanabi_rl.launch.cli_args import parse_args
