@@ -43,6 +43,7 @@ ALGORITHMS = _Algorithms(
     "e3t",
     "mep",
     "trajedi",
+    "cole",
     "obl",
 )
 """All algorithms by name: the `ALGORITHM` of the module of that name in this package. A new

@@ -3,8 +3,8 @@
 ZSC-Eval (Wang et al., arXiv 2310.05208), section 5. Behaviour-preferring pairs are trained; the
 most diverse are selected and get best responses. Methods: self-play (SP), a best response to
 self-play checkpoints (FCP), a best response to biased partners and such checkpoints (HSP, without
-MEP), E3T, and best responses to members of a diverse population and their checkpoints (MEP,
-TrajeDi). Finished runs are not repeated.
+MEP), best responses to members of a diverse population and their checkpoints (MEP, TrajeDi), E3T
+and COLE. Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from hanabi_rl.storage.words import count
 _MEMBERS = 1000
 """First seed of population members: with an equal seed, a learner would start as its partner
 did."""
-Method = Literal["SP", "FCP", "HSP", "E3T", "MEP", "TrajeDi"]
+Method = Literal["SP", "FCP", "HSP", "E3T", "MEP", "TrajeDi", "COLE"]
 _PRIORITY_EXPONENT = 0.5  # of MEP's second stage, in the paper
 
 
@@ -55,7 +55,7 @@ class ZeroShot:
     """Folder of all runs."""
     preset: str = "small"
     """Preset of behaviour_preferring, best_response and the methods' algorithms."""
-    methods: tuple[Method, ...] = ("SP", "FCP", "HSP", "E3T", "MEP", "TrajeDi")
+    methods: tuple[Method, ...] = ("SP", "FCP", "HSP", "E3T", "MEP", "TrajeDi", "COLE")
     """Methods to compare."""
     game: str | None = None
     """Game NAME or NAME:VARIANT, such as overcooked:forced_coordination; None: the preset's."""
@@ -75,7 +75,7 @@ class ZeroShot:
     selfplay_steps: Steps = 1_000_000
     """Environment steps of SP and of each population member."""
     agent_steps: Steps = 1_200_000
-    """Environment steps of E3T and of best responses to populations."""
+    """Environment steps of E3T, COLE and best responses to populations."""
     lr: LearningRate = 2e-3
     """Learning rate of all runs."""
     games: BoundedCount = 1000
@@ -219,6 +219,12 @@ class ComparisonRuns:
             "e3t", f"e3t/s{seed}", self.config.agent_steps, seed=seed, eval_every=10_000
         )
 
+    def cole(self, seed: int) -> Path:
+        """COLE."""
+        return self.make(
+            "cole", f"cole/s{seed}", self.config.agent_steps, seed=seed, eval_every=10_000
+        )
+
     def mep(self, seed: int) -> Path:
         """MEP: low-scoring members are met more often."""
         members = self.diverse_population("mep", seed)
@@ -277,6 +283,7 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         "E3T": runs.e3t,
         "MEP": runs.mep,
         "TrajeDi": runs.trajedi,
+        "COLE": runs.cole,
     }
     agents: list[str] = []
     groups: list[str] = []

@@ -15,6 +15,7 @@ from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.behaviour_preferring import BehaviourPreferringConfig
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.br_bc import BRBCConfig
+from hanabi_rl.algorithms.cole import COLEConfig
 from hanabi_rl.algorithms.e3t import E3TConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
@@ -50,6 +51,7 @@ CLASSES: dict[str, Any] = {
     "e3t": E3TConfig,
     "mep": MEPConfig,
     "trajedi": TrajeDiConfig,
+    "cole": COLEConfig,
     "obl": OBLConfig,
 }
 PRESETS = [

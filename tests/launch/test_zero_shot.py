@@ -274,8 +274,8 @@ def test_learner_seeds_differ_from_population_seeds(
 def test_presets_accept_settings_of_comparison(tmp_path: Path, game: str | None) -> None:
     config = ZeroShot(out=str(tmp_path), preset="overcooked" if game else "small", game=game)
     runs = ComparisonRuns(config)
-    algorithms = "behaviour_preferring", "best_response", "ippo", "e3t", "mep", "trajedi"
-    for algorithm in algorithms:
+    algorithms = "behaviour_preferring", "best_response", "ippo"
+    for algorithm in (*algorithms, "e3t", "mep", "trajedi", "cole"):
         base = runs.base(algorithm, 700_000)
         assert (base.total_steps, base.lr) == (700_000, config.lr)
         assert getattr(base.game, "kitchen", None) == (game and "forced_coordination")
@@ -288,7 +288,7 @@ def test_selfplay_runs_must_be_even(tmp_path: Path) -> None:
 
 def test_methods_are_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[str, int]] = []
-    for name in ("selfplay", "fcp", "hsp", "e3t", "mep", "trajedi"):
+    for name in ("selfplay", "fcp", "hsp", "e3t", "mep", "trajedi", "cole"):
 
         def make(self: Any, seed: int, name: str = name) -> Path:
             made.append((name, seed))
