@@ -68,12 +68,18 @@ class PopulationLearner(PPOLearner):
     best: int = 0
     """Member with the highest score in the last evaluation."""
 
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        assert isinstance(self.config, PopulationConfig), "the config of a population"
+        return self.config.members
+
     def members(self, state: LearnerState) -> list[NetworkPolicy]:
         """Policies of all members."""
         params = parallel.fetch(state.params["actor"])
         return [
             self.template.replace(params=jax.tree.map(lambda x, k=k: x[k], params))
-            for k in range(self.config.members)
+            for k in range(self.size)
         ]
 
     def current(self, state: LearnerState) -> NetworkPolicy:
@@ -84,7 +90,7 @@ class PopulationLearner(PPOLearner):
         """See `Learner`."""
         return {
             f"update {number} of member {k}": {name: value[k] for name, value in metrics.items()}
-            for k in range(self.config.members)
+            for k in range(self.size)
         }
 
     def progress(self, metrics: dict[str, Any]) -> dict[str, float]:
@@ -121,7 +127,7 @@ class PopulationLearner(PPOLearner):
         per second of all."""
         line = super().summary(number, mean_over_members(metrics), measured)
         if "steps_per_s" in line:
-            line["steps_per_s"] *= self.config.members
+            line["steps_per_s"] *= self.size
         return line
 
 
@@ -154,7 +160,9 @@ class Population(PPOAlgorithm):
 
     def learner(self, run_dir: Path, *parts: Any) -> PopulationLearner:
         """See `PPOAlgorithm`."""
-        return PopulationLearner(*parts, algorithm=self.name, run_dir=run_dir)
+        learner = PopulationLearner(*parts)
+        learner.algorithm, learner.run_dir = self.name, run_dir
+        return learner
 
     def measure(self, config: PopulationConfig, run_dir: Path, *rest: Any) -> dict[str, Any]:
         """Report self-play of the members, and cross-play between them."""
@@ -166,7 +174,8 @@ class Population(PPOAlgorithm):
         own, max_score = np.eye(len(members), dtype=bool), config.game.max_score
 
         def of_pairs(pairs: np.ndarray) -> ScoreSummary:
-            return summarise(*(x[pairs].reshape(-1, decks) for x in (scores, points)), max_score)
+            of_scores, of_points = (x[pairs].reshape(-1, decks) for x in (scores, points))
+            return summarise(of_scores, of_points, max_score)
 
         summaries = {"selfplay": of_pairs(own), "crossplay": of_pairs(~own)}
         rows = [

@@ -55,7 +55,7 @@ def mean_utilities(utilities: jax.Array, returns: jax.Array) -> jax.Array:
 
 
 def is_added(
-    learner: jax.Array, others: jax.Array, exists: jax.Array, fraction: float
+    learner: jax.Array, others: jax.Array, exists: jax.Array, fraction: jax.Array | float
 ) -> jax.Array:
     """True if the learner's mean utility, float32 [], has at least rank ceil(fraction * n) from
     below among those of the n snapshots in `exists`, bool [K]."""
