@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from learning.test_population import Conventions
+from support.conventions import Conventions
 from support.games import TINY
 
 from hanabi_rl.algorithms.cole import ALGORITHM, COLEConfig
@@ -128,6 +128,7 @@ def test_updates_measure_snapshots_that_exist() -> None:
     of the games; later it has met its own snapshots."""
     ppo = make_ppo(game=Conventions(), clip_value=False, lr=1e-2, lr_schedule="constant")
     ppo = dataclasses.replace(ppo, resample_every=1)
+    learner: Any
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
     update, seats = ppo.compile_update(), []

@@ -1,19 +1,17 @@
 """Diversity bonuses of populations, and members that are trained together."""
 
-import dataclasses
 import itertools
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
+from support.conventions import Conventions
 from support.games import TINY
 from support.processes import run_python
 
-from hanabi_rl.games.game import Game, Outcome
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.population import PopulationPPO, TrajeDiBonus, mep_bonus
@@ -154,37 +152,6 @@ def test_trajedi_gradient_on_an_enumerated_game() -> None:
         assert after > exact_divergence(logits, discount)
 
 
-class Nothing(struct.PyTreeNode):
-    empty: jax.Array  # [N, 1]
-
-
-@dataclasses.dataclass(frozen=True)
-class Conventions(Game):
-    """One step; the team scores 1 if both players choose the same of three actions."""
-
-    name: Literal["conventions"] = "conventions"
-    num_players: ClassVar[int] = 2
-    num_actions: ClassVar[int] = 3
-
-    @property
-    def obs_shape(self) -> tuple[int, ...]:
-        return (1,)
-
-    @property
-    def max_steps(self) -> int:
-        return 1
-
-    def start(self, keys: jax.Array) -> Nothing:
-        return Nothing(jnp.zeros((len(keys), 1)))
-
-    def step(self, state: Nothing, action: jax.Array, keys: jax.Array) -> tuple[Nothing, Outcome]:
-        reward = (action[:, 0] == action[:, 1]).astype(jnp.float32)
-        return state, Outcome(reward=reward, done=jnp.ones(len(keys), bool))
-
-    def observe(self, state: Nothing) -> jax.Array:
-        return jnp.ones((len(state.empty), 2, 1))
-
-
 def make_ppo(
     game: Any = TINY, network: Any = FEED_FORWARD, *, size: int = 3, **changes: Any
 ) -> PopulationPPO:
@@ -262,18 +229,19 @@ def test_bonus_compares_all_members_in_the_own_game(
                 actors, rollout, _ = ppo.collector.collect(
                     learner.params, actors, context, key, ppo.config.num_steps
                 )
+            logits: Any = rollout.reference_logits
             logits = jnp.take_along_axis(
-                jax.nn.log_softmax(rollout.reference_logits),
-                rollout.action[..., None, None],
-                axis=-1,
+                jax.nn.log_softmax(logits), rollout.action[..., None, None], axis=-1
             )[..., 0]
-            added = ppo.reward(rollout, 0.0) - PPO.reward(ppo, rollout, 0.0)
+            at = jnp.zeros(())
+            added = ppo.reward(rollout, at) - PPO.reward(ppo, rollout, at)
             return logits, rollout.log_prob, rollout.reset, added
 
         return jax.vmap(of_member, (0, 1))(learner, actors)
 
     members, own, reset, added = (np.asarray(x) for x in jax.jit(rewards)(learner, actors))
-    assert members.shape == (3, 5, 16, ppo.view.rows, 3) and not reset[:, 0].all()
+    assert members.shape == (3, 5, 16, ppo.view.rows, 3)
+    assert reset[:, 0].all() == isinstance(game, Conventions)  # others are in the middle of games
     for k in range(3):
         np.testing.assert_allclose(members[k, ..., k], own[k], atol=1e-5)
         assert np.abs(members[k, ..., (k + 1) % 3] - own[k]).max() > 1e-3
