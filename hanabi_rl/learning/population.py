@@ -190,9 +190,10 @@ class PopulationPPO(PPO):
     def reward(
         self, rollout: Rollout, timesteps: jax.Array, preference: BiasedReward | None = None
     ) -> jax.Array:
-        """See `PPO.reward`; with the weighted bonus of one member."""
+        """See `PPO.reward`; with the weighted bonus of one member, in the reward of every row."""
         reward = super().reward(rollout, timesteps, preference)
-        return reward + self.alpha * self.bonus_of(rollout)
+        bonus = self.alpha * self.bonus_of(rollout)
+        return reward + (bonus[..., None] if reward.ndim == 3 else bonus)
 
     def bonus_of(self, rollout: Rollout) -> jax.Array:
         """Bonus float32 [T, N] of the member that played the rollout."""

@@ -2,6 +2,7 @@
 
 import itertools
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -247,6 +248,24 @@ def test_bonus_compares_all_members_in_the_own_game(
         assert np.abs(members[k, ..., (k + 1) % 3] - own[k]).max() > 1e-3
     expected = 0.5 * ((members[..., 1] + 2 * own).sum(axis=-1) + reset)
     np.testing.assert_allclose(added, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [(), (2,)])
+def test_every_row_is_paid_the_bonus(rows: tuple[int, ...], monkeypatch: Any) -> None:
+    """Also where rows have their own rewards, as in Overcooked."""
+    paid = jnp.arange(6.0).reshape(3, 2)
+    ppo = make_ppo(bonus=lambda members, own, reset: paid, alpha=0.5)
+    monkeypatch.setattr(PPO, "reward", lambda *arguments: jnp.ones((3, 2, *rows)))
+    rollout: Any = SimpleNamespace(
+        action=jnp.zeros((3, 2, 2), jnp.int32),
+        log_prob=jnp.zeros((3, 2, 2)),
+        reference_logits=jnp.zeros((3, 2, 2, 3, 4)),
+        reset=jnp.ones((3, 2), bool),
+    )
+    found = np.asarray(ppo.reward(rollout, jnp.zeros(())))
+    assert found.shape == (3, 2, *rows)
+    for row in found.reshape(3, 2, -1).transpose(2, 0, 1):
+        np.testing.assert_allclose(row, 1 + 0.5 * np.arange(6).reshape(3, 2))
 
 
 @pytest.mark.parametrize("bonus", [mep_bonus, TrajeDiBonus()])
