@@ -153,11 +153,18 @@ class PPOAlgorithm(Algorithm):
     title: str
     """Name in printed text."""
     sweep_overrides: ClassVar = {"report_policy": "final"}
+    params_path: ClassVar[str | None] = "0/params/actor"
+    """Path of the actor's parameters in a checkpoint; None: checkpoints are not policies."""
 
     def training(self, config: Any, clone: Any) -> TrainingSetup:
         """Training setup. clone: a `NetworkPolicy` if the config is a `CloneConfig`, otherwise
         None."""
         raise NotImplementedError
+
+    def learner(self, run_dir: Path, *parts: Any) -> "PPOLearner":
+        """Learner of a run, from the fields of `PPOLearner`."""
+        del run_dir
+        return PPOLearner(*parts)
 
     def check_inputs(self, config: Any) -> None:
         """Raise ValueError for unusable inputs; called before the clone is trained."""
@@ -220,13 +227,12 @@ class PPOAlgorithm(Algorithm):
             (learner, actors),
             policy,
             run_schedule(config, training),
-            params_path="0/params/actor",
+            params_path=self.params_path,
             steps_per_update=steps,
         ) as trainer:
             announce_updates(config, run_dir, trainer.done)
-            updates = PPOLearner(
-                config, training, policy, ppo.compile_update(), parallel.replicate(context)
-            )
+            parts = config, training, policy, ppo.compile_update(), parallel.replicate(context)
+            updates = self.learner(run_dir, *parts)
             done, total = trainer.done * steps, config.num_updates * steps
             with Progress(self.title, total=total, unit="steps", initial=done) as progress:
                 trainer.run(updates, learner, actors, progress)
@@ -346,7 +352,7 @@ class PPOLearner:
 
     def update(self, state: LearnerState, actors: RunnerState) -> tuple[Any, Any, Any]:
         """See `Learner`; the first update starts the clock of `steps_per_s`."""
-        self.last_log = self.last_log or (time.monotonic(), int(state.update))
+        self.last_log = self.last_log or (time.monotonic(), int(state.update.max()))
         return self.compiled(state, actors, self.context)
 
     def terms(self, number: int, metrics: dict[str, Any]) -> dict[str, Any]:

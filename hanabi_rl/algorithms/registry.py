@@ -44,6 +44,9 @@ ALGORITHMS = _Algorithms(
     "best_response",
     "behaviour_preferring",
     "e3t",
+    "mep",
+    "trajedi",
+    "cole",
     "obl",
 )
 """All algorithms by name: the `ALGORITHM` of the module of that name in this package. A new
