@@ -4,10 +4,10 @@ zero-shot coordination (ZSC-Eval, arXiv 2310.05208), robustness (Knott et al., a
     python benchmarks/overcooked_papers.py --agents DIR --data overcooked_human_2019.safetensors \
         --out DIR --csv docs/results
 
-`--agents` is the `--out` of benchmarks/overcooked_humans.py: clones, SP, BR-BC and HDR-IPPO by
-kitchen and seed. Other agents are trained in `--out`. Human proxy: the clone of the test half of
-the human games, as in Carroll et al. (2019). Games have 400 steps and sampled actions. The same
-command resumes; tables are printed and written after each kitchen and seed.
+`--agents` is the `--out` of benchmarks/overcooked_humans.py: clones and HDR-IPPO by kitchen and
+seed. Other agents are trained in `--out`. Human proxy: the clone of the test half of the human
+games, as in Carroll et al. (2019). Games have 400 steps and sampled actions. The same command
+resumes; tables are written after each kitchen and seed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hanabi_rl.agents.loading import load_agents, load_policy
-from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.game_records import load_game_records
 from hanabi_rl.evaluation.measure.br_prox import interquartile_mean, ratios
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
@@ -32,23 +31,27 @@ from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import play_partners, read_partners
 from hanabi_rl.evaluation.overcooked.interdependence import count_links, interdependence_ratios
 from hanabi_rl.evaluation.overcooked.unit_tests import category_means, run_tests
+from hanabi_rl.games.overcooked.state import pack_scenes, start_scene
 from hanabi_rl.games.overcooked.traces import Traces
-from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.launch.zero_shot import ComparisonRuns, ZeroShot
 from hanabi_rl.learning.biased_rewards import OvercookedEventWeights
+from hanabi_rl.learning.rewards import GameShaping
 from hanabi_rl.play.game_episodes import play_episodes
-from hanabi_rl.runs.config import saved_config
 from hanabi_rl.storage.files import read_json, write_json
 
 KITCHENS = FC, CO, CC = "forced_coordination", "coordination_ring", "counter_circuit"
 Rows = dict[str, dict[str, Any]]
 """Row -> measure -> value, or the values of which the table has the interquartile mean."""
 METHODS: dict[str, Callable[[ComparisonRuns, int], Path]] = {
+    "SP": ComparisonRuns.selfplay,
     "E3T": ComparisonRuns.e3t,
     "FCP": ComparisonRuns.fcp,
     "HSP": ComparisonRuns.hsp,
 }
-"""Method -> its run of a seed. SP comes from `--agents`."""
+"""Method -> its run of a seed."""
+LEARNING = {"entropy_coef": 0.005, "shaping": GameShaping(shaping_anneal_end=0.8)}
+"""Fields of all runs: with the presets' the shaping reward is gone before short runs score in
+counter circuit."""
 EVENT_WEIGHTS = {
     FC: OvercookedEventWeights(
         take_onion_from_dispenser=(10.0,),
@@ -64,49 +67,68 @@ GAMES, INSTANCES = 200, 50  # per team and seat; per unit test and seat
 class Setting(NamedTuple):
     """One kitchen and seed."""
 
-    kitchen: str
     seed: int
     agents: Path
     """Its agents of benchmarks/overcooked_humans.py."""
-    out: Path
-    """Folder of its other agents."""
-    runs: ComparisonRuns
-    """Runs of ZSC-Eval's pipeline in the kitchen."""
+    runs: KitchenRuns
     data: str
-    budget: float
-    """Factor of all training steps."""
+
+    @property
+    def proxy(self) -> Any:
+        """The human proxy."""
+        return load_policy(self.agents / "bc-test")
 
 
 class KitchenRuns(ComparisonRuns):
-    """`ComparisonRuns` with the preferences of ZSC-Eval's code."""
+    """Runs of all seeds in one kitchen, with the preferences of ZSC-Eval's code."""
 
     def base(self, algorithm: str, steps: int) -> Any:
         """See `ComparisonRuns`."""
-        config = super().base(algorithm, steps)
-        if algorithm == "behaviour_preferring" and config.game.kitchen in EVENT_WEIGHTS:
-            config = dataclasses.replace(config, event_weights=EVENT_WEIGHTS[config.game.kitchen])
-        return config
+        fields: dict[str, Any] = dict(LEARNING)
+        if algorithm != "behaviour_preferring":
+            fields["report_games"] = 64
+        elif self.folder.name in EVENT_WEIGHTS:
+            fields["event_weights"] = EVENT_WEIGHTS[self.folder.name]
+        return dataclasses.replace(super().base(algorithm, steps), **fields)
+
+    def diverse_selfplay(self, seed: int, starts: tuple[str, ...]) -> Path:
+        """SP, half of its games from positions of human games."""
+        steps = self.config.selfplay_steps
+        return self.make("ippo", f"sp-starts/s{seed}", steps, seed=seed, start_states=starts)
+
+    def br_bc(self, seed: int, clone: Path, starts: tuple[str, ...] = ()) -> Path:
+        """BR-BC, Carroll's PPO_BC."""
+        steps = self.config.agent_steps
+        return self.make(
+            "br_bc",
+            f"{'br-bc-starts' if starts else 'br-bc'}/s{seed}",
+            steps,
+            seed=seed,
+            start_states=starts,
+            bc_policy=str(clone),
+            bc_select="selfplay",
+            anneal_start=steps // 5,
+            anneal_end=3 * steps // 5,
+        )
 
 
-def zero_shot_runs(
-    kitchen: str, out: Path, pairs: int, partners: int, budget: float
-) -> KitchenRuns:
-    """Runs of ZSC-Eval's pipeline in one kitchen, of all seeds."""
+def kitchen_runs(kitchen: str, out: Path, pairs: int, partners: int, budget: float) -> KitchenRuns:
+    """Runs in one kitchen; `budget` is a factor of all steps."""
 
     def steps(millions: float) -> int:
         return round(millions * 1e6 * budget)
 
     return KitchenRuns(
         ZeroShot(
-            out=str(out / kitchen / "zero-shot"),
+            out=str(out / kitchen),
             preset="overcooked",
             game=f"overcooked:{kitchen}",
             num_pairs=pairs,
             partners=partners,
             pair_steps=steps(1.5),
-            response_steps=steps(1),
-            selfplay_steps=steps(2),
-            agent_steps=steps(4),
+            response_steps=steps(0.8),
+            selfplay_steps=steps(1.5),
+            agent_steps=steps(2.5),
             lr=1e-3,
             games=GAMES,
         )
@@ -115,21 +137,21 @@ def zero_shot_runs(
 
 def interdependence(of: Setting) -> Rows:
     """Tables 2 and 3: each agent with itself, and with the human proxy at either seat."""
-    proxy = load_policy(of.agents / "bc-test")
-    folders = {"SP": of.agents / "sp", "FCP": METHODS["FCP"](of.runs, of.seed)}
-    folders |= {"E3T": METHODS["E3T"](of.runs, of.seed), "clone": of.agents / "bc-train"}
-    folders |= {"BR-BC": of.agents / "br-bc", "HDR-IPPO": of.agents / "hdr"}
-    human = load_game_records([of.data], proxy.rules)
-    recorded = Traces(proxy.rules.layout, human.starts, human.actions, human.lengths)
-    rows = {"human games": links(recorded.first(proxy.rules.horizon))}
+    proxy = of.proxy
+    rules = proxy.rules.replace(last_action=False)  # a state has no last actions
+    human = load_game_records([of.data], rules)
+    recorded = Traces(rules.layout, human.starts, human.actions, human.lengths)
+    rows = {"human games": links(recorded.first(rules.horizon))}
+    starts = pack_scenes(rules.layout, [start_scene(rules.layout, rules.starts)] * GAMES)
+    folders = {name: METHODS[name](of.runs, of.seed) for name in ("SP", "FCP", "E3T")}
+    folders |= {"HDR-IPPO": of.agents / "hdr", "clone": of.agents / "bc-train"}
     for name, folder in folders.items():
         agent = load_policy(folder)
         teams = {f"{name} self-play": (agent, (0, 1))}
         teams |= {f"{name} with proxy, seat {s}": (proxy, (s, 1 - s)) for s in (0, 1)}
         for title, (partner, seating) in teams.items():
             played = play_episodes((agent, partner), GAMES, of.seed, seating=seating)
-            layout = proxy.rules.layout
-            rows[title] = links(Traces(layout, played.starts, played.actions, played.lengths))
+            rows[title] = links(Traces(rules.layout, starts, played.actions, played.lengths))
     return rows
 
 
@@ -142,8 +164,7 @@ def links(traces: Traces) -> dict[str, float]:
 def zero_shot(of: Setting) -> Rows:
     """ZSC-Eval: returns and BR-Prox of each method with the chosen partners."""
     chosen = read_partners(of.runs.partners())
-    folders = {"SP": of.agents / "sp"}
-    folders |= {name: make(of.runs, of.seed) for name, make in METHODS.items()}
+    folders = {name: make(of.runs, of.seed) for name, make in METHODS.items()}
     names = [*map(str, folders.values()), *(partner.agent for partner in chosen.partners)]
     policies = load_agents(names)
     setting = EvalSetting(GAMES, of.seed).of_game(policies[0].rules)
@@ -171,12 +192,16 @@ def zero_shot(of: Setting) -> Rows:
 
 def robustness(of: Setting) -> Rows:
     """Unit tests, and points with the human proxy, of each agent at either seat."""
-    proxy = load_policy(of.agents / "bc-test")
-    folders = {"random": "bot:random", "clone": of.agents / "bc-train"}
-    folders |= {"HDR-IPPO": of.agents / "hdr"}
-    for name, folder, algorithm in (("SP", "sp", "ippo"), ("BR-BC", "br-bc", "br_bc")):
-        folders[name] = of.agents / folder
-        folders[f"{name}, diverse starts"] = diverse_starts(of, folder, algorithm)
+    proxy, clone, starts = of.proxy, of.agents / "bc-train", (f"{of.data}?part=train",)
+    folders = {
+        "random": "bot:random",
+        "clone": clone,
+        "HDR-IPPO": of.agents / "hdr",
+        "SP": of.runs.selfplay(of.seed),
+        "SP, diverse starts": of.runs.diverse_selfplay(of.seed, starts),
+        "BR-BC": of.runs.br_bc(of.seed, clone),
+        "BR-BC, diverse starts": of.runs.br_bc(of.seed, clone, starts),
+    }
     rows = {}
     for name, folder in folders.items():
         agent = load_policy(folder, proxy.rules)
@@ -189,24 +214,6 @@ def robustness(of: Setting) -> Rows:
                 "points with proxy": played.seat_summary(place).mean.mean,
             }
     return rows
-
-
-def diverse_starts(of: Setting, folder: str, algorithm: str) -> Path:
-    """An agent trained as that of `folder`, half of its games from positions of human games."""
-    kind = ALGORITHMS[algorithm].config
-    config = saved_config(kind, of.agents / folder, algorithm=algorithm)
-    target = of.out / f"{folder}-starts"
-    run_once(
-        algorithm,
-        dataclasses.replace(
-            config,
-            start_states=(f"{of.data}?part=train",),
-            total_steps=round(config.total_steps * of.budget),
-            run_dir=str(target),
-            resume=False,
-        ),
-    )
-    return target
 
 
 def _team(*figures: float) -> dict[str, float]:
@@ -362,7 +369,7 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
     parser.add_argument("--kitchens", nargs="+", default=KITCHENS, choices=KITCHENS)
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--pairs", type=int, default=8, help="ZSC-Eval's candidates per kitchen")
+    parser.add_argument("--pairs", type=int, default=6, help="ZSC-Eval's candidates per kitchen")
     parser.add_argument("--partners", type=int, default=3, help="chosen candidates")
     parser.add_argument("--budget", type=float, default=1.0, help="factor of training steps")
     parser.add_argument("--csv", type=Path, help="folder; also write the tables there")
@@ -372,25 +379,28 @@ def main(args: list[str] | None = None) -> int:
         lines: list[dict[str, Any]] = []
         for seed in range(chosen.seeds):
             for kitchen in (k for k in TABLES[name].kitchens if k in chosen.kitchens):
-                out, agents = (
-                    folder / kitchen / str(seed) for folder in (chosen.out, chosen.agents)
-                )
-                runs = zero_shot_runs(
+                runs = kitchen_runs(
                     kitchen, chosen.out, chosen.pairs, chosen.partners, chosen.budget
                 )
-                of = Setting(kitchen, seed, agents, out, runs, chosen.data, chosen.budget)
-                kept = out / f"{name}.json"
+                agents = chosen.agents / kitchen / str(seed)
+                kept = runs.folder / f"{name}-{seed}.json"
                 if not kept.exists():
-                    out.mkdir(parents=True, exist_ok=True)
-                    write_json(kept, TABLES[name].measure(of))
+                    runs.folder.mkdir(parents=True, exist_ok=True)
+                    of = Setting(seed, agents, runs, chosen.data)
+                    try:
+                        write_json(kept, TABLES[name].measure(of))
+                    except ValueError as error:  # such as too few pairs that score
+                        print(f"{name}, {kitchen}, seed {seed}: {error}", file=sys.stderr)
+                        continue
                 for row, measured in read_json(kept).items():
                     found.setdefault(kitchen, {}).setdefault(row, []).append(measured)
                 lines = records(name, found)
                 if chosen.csv:
                     with (chosen.csv / f"overcooked-{name}.csv").open("w") as file:
                         write_csv(lines, file)
-        print(f"\n{name}")
-        write_csv(lines, sys.stdout)
+        if lines:
+            print(f"\n{name}")
+            write_csv(lines, sys.stdout)
     return 0
 
 

@@ -54,7 +54,7 @@ def test_interquartile_mean_is_of_all_entries():
 
 def test_preferences_are_those_of_the_kitchen(tmp_path):
     bases = {
-        kitchen: papers.zero_shot_runs(kitchen, tmp_path, 8, 3, 0.1).base(
+        kitchen: papers.kitchen_runs(kitchen, tmp_path, 8, 3, 0.1).base(
             "behaviour_preferring", 1000
         )
         for kitchen in (FC, CC)
@@ -62,3 +62,4 @@ def test_preferences_are_those_of_the_kitchen(tmp_path):
     assert bases[FC].event_weights.serve_soup == ()
     assert bases[CC].event_weights.serve_soup == (-20.0,)
     assert bases[FC].game.kitchen == FC
+    assert bases[FC].entropy_coef == 0.005
