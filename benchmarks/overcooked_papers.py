@@ -193,7 +193,7 @@ def zero_shot(of: Setting) -> Rows:
 def robustness(of: Setting) -> Rows:
     """Unit tests, and points with the human proxy, of each agent at either seat."""
     proxy, clone, starts = of.proxy, of.agents / "bc-train", (f"{of.data}?part=train",)
-    folders = {
+    folders: dict[str, str | Path] = {
         "random": "bot:random",
         "clone": clone,
         "HDR-IPPO": of.agents / "hdr",
@@ -316,11 +316,13 @@ def records(
         found: kitchen -> row -> measures of each seed.
     """
     published = PUBLISHED[name]
-    measures = dict.fromkeys(m for rows in found.values() for of in rows.values() for m in of[0])
-    lines = []
+    of_rows = [of for rows in found.values() for of_seeds in rows.values() for of in of_seeds]
+    measures = dict.fromkeys(measure for of in of_rows for measure in of)
+    lines: list[dict[str, Any]] = []
     for kitchen in dict.fromkeys([*found, *published]):
         for row, of_seeds in found.get(kitchen, {}).items():
-            line = {"kitchen": kitchen, "row": row, "source": "ours", "seeds": len(of_seeds)}
+            line: dict[str, Any] = {"kitchen": kitchen, "row": row, "source": "ours"}
+            line["seeds"] = len(of_seeds)
             for measure in measures:
                 values = [of[measure] for of in of_seeds if of.get(measure) is not None]
                 line |= _cells(measure, values)
