@@ -31,7 +31,6 @@ from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import play_partners, read_partners
 from hanabi_rl.evaluation.overcooked.interdependence import count_links, interdependence_ratios
 from hanabi_rl.evaluation.overcooked.unit_tests import category_means, run_tests
-from hanabi_rl.games.overcooked.state import pack_scenes, start_scene
 from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.launch.zero_shot import ComparisonRuns, ZeroShot
 from hanabi_rl.learning.biased_rewards import OvercookedEventWeights
@@ -138,11 +137,9 @@ def kitchen_runs(kitchen: str, out: Path, pairs: int, partners: int, budget: flo
 def interdependence(of: Setting) -> Rows:
     """Tables 2 and 3: each agent with itself, and with the human proxy at either seat."""
     proxy = of.proxy
-    rules = proxy.rules.replace(last_action=False)  # a state has no last actions
-    human = load_game_records([of.data], rules)
-    recorded = Traces(rules.layout, human.starts, human.actions, human.lengths)
-    rows = {"human games": links(recorded.first(rules.horizon))}
-    starts = pack_scenes(rules.layout, [start_scene(rules.layout, rules.starts)] * GAMES)
+    human, layout = load_game_records([of.data], proxy.rules), proxy.rules.layout
+    recorded = Traces(layout, human.starts, human.actions, human.lengths)
+    rows = {"human games": links(recorded.first(proxy.rules.horizon))}
     folders = {name: METHODS[name](of.runs, of.seed) for name in ("SP", "FCP", "E3T")}
     folders |= {"HDR-IPPO": of.agents / "hdr", "clone": of.agents / "bc-train"}
     for name, folder in folders.items():
@@ -151,7 +148,7 @@ def interdependence(of: Setting) -> Rows:
         teams |= {f"{name} with proxy, seat {s}": (proxy, (s, 1 - s)) for s in (0, 1)}
         for title, (partner, seating) in teams.items():
             played = play_episodes((agent, partner), GAMES, of.seed, seating=seating)
-            rows[title] = links(Traces(rules.layout, starts, played.actions, played.lengths))
+            rows[title] = links(Traces(layout, played.starts, played.actions, played.lengths))
     return rows
 
 
