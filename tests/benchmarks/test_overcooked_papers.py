@@ -1,7 +1,16 @@
 """`benchmarks/overcooked_papers.py`: its tables by hand."""
 
+from types import SimpleNamespace
+
 import pytest
 from support.benchmarks import benchmark
+from support.policies import network_policy
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_file import write_file
+from hanabi_rl.evaluation.measure.partner_set import EvalPartner, PartnerSet, write_partners
+from hanabi_rl.games.overcooked import Overcooked
+from hanabi_rl.play.game_episodes import play_episodes
 
 papers = benchmark("overcooked_papers")
 FC, CC = papers.FC, papers.CC
@@ -63,3 +72,28 @@ def test_preferences_are_those_of_the_kitchen(tmp_path):
     assert bases[CC].event_weights.serve_soup == (-20.0,)
     assert bases[FC].game.kitchen == FC
     assert bases[FC].entropy_coef == 0.005
+
+
+def test_zero_shot_divides_by_the_best_response_at_the_same_seat(tmp_path, monkeypatch):
+    rules = Overcooked(horizon=60, last_action=True)
+    network, partners = tmp_path / "policy.safetensors", tmp_path / "partners.json"
+    write_file(network, network_policy(rules, 0))
+    partner = EvalPartner(agent="bot:errand", score=(50.0, 0.0), mid_skill="mid")
+    write_partners(partners, PartnerSet(candidates=5, br_div=2.0, partners=(partner,)))
+    methods = {"SP": lambda runs, seed: network, "E3T": lambda runs, seed: "bot:errand"}
+    monkeypatch.setattr(papers, "METHODS", methods)
+    monkeypatch.setattr(papers, "GAMES", 3)
+    runs = SimpleNamespace(partners=lambda: partners)
+    rows = papers.zero_shot(papers.Setting(2, tmp_path, runs, ""))
+    errand = load_policy("bot:errand", rules)
+    alike = play_episodes((errand, errand), 3, 2).scores.mean()
+    with_network = [
+        play_episodes((load_policy(network), errand), 3, 2, seating=seating).scores.mean()
+        for seating in ((0, 1), (1, 0))
+    ]
+    assert alike > 0 and rows["E3T"]["return"] == alike
+    assert rows["E3T"]["BR-Prox"] == [pytest.approx(alike / 50), 1.0]
+    assert rows["SP"]["return"] == pytest.approx(sum(with_network) / 2)
+    assert rows["SP"]["BR-Prox"][0] == pytest.approx(with_network[0] / 50)
+    chosen = {"candidates": 5, "chosen": 1, "BR-Div": 2.0, "J_BR at most 0": 0.5}
+    assert rows["partners"] == chosen and rows["best response"] == {"return": 25.0}
