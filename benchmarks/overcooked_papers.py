@@ -6,8 +6,8 @@ zero-shot coordination (ZSC-Eval, arXiv 2310.05208), robustness (Knott et al., a
 
 `--agents` is the `--out` of benchmarks/overcooked_humans.py: clones and HDR-IPPO by kitchen and
 seed. Other agents are trained in `--out`. Human proxy: the clone of the test half of the human
-games, as in Carroll et al. (2019). Games have 400 steps and sampled actions. The same command
-resumes; tables are written after each kitchen and seed.
+games with `?unstuck=3`, as in Carroll et al. (2019). Games have 400 steps and sampled actions.
+The same command resumes; tables are written after each kitchen and seed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.launch.zero_shot import ComparisonRuns, ZeroShot
 from hanabi_rl.learning.biased_rewards import OvercookedEventWeights
 from hanabi_rl.learning.rewards import GameShaping
+from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.play.game_episodes import play_episodes
 from hanabi_rl.storage.files import read_json, write_json
 
@@ -60,6 +61,7 @@ EVENT_WEIGHTS = {
     )
 }
 """Kitchens with preferences of their own in ZSC-Eval's code."""
+UNSTUCK = "?unstuck=3"
 GAMES, INSTANCES = 200, 50  # per team and seat; per unit test and seat
 
 
@@ -73,9 +75,14 @@ class Setting(NamedTuple):
     data: str
 
     @property
+    def clone(self) -> str:
+        """Clone of the training half of the human games."""
+        return f"{self.agents}/bc-train{UNSTUCK}"
+
+    @property
     def proxy(self) -> Any:
         """The human proxy."""
-        return load_policy(self.agents / "bc-test")
+        return load_policy(f"{self.agents}/bc-test{UNSTUCK}")
 
 
 class KitchenRuns(ComparisonRuns):
@@ -95,19 +102,16 @@ class KitchenRuns(ComparisonRuns):
         steps = self.config.selfplay_steps
         return self.make("ippo", f"sp-starts/s{seed}", steps, seed=seed, start_states=starts)
 
-    def br_bc(self, seed: int, clone: Path, starts: tuple[str, ...] = ()) -> Path:
-        """BR-BC, Carroll's PPO_BC."""
-        steps = self.config.agent_steps
+    def br_bc(self, seed: int, clone: str, starts: tuple[str, ...] = ()) -> Path:
+        """Best response to a clone, Carroll's PPO_BC."""
         return self.make(
-            "br_bc",
+            "best_response",
             f"{'br-bc-starts' if starts else 'br-bc'}/s{seed}",
-            steps,
+            self.config.agent_steps,
             seed=seed,
+            partners=(clone,),
+            network=KitchenConfig(),
             start_states=starts,
-            bc_policy=str(clone),
-            bc_select="selfplay",
-            anneal_start=steps // 5,
-            anneal_end=3 * steps // 5,
         )
 
 
@@ -124,10 +128,10 @@ def kitchen_runs(kitchen: str, out: Path, pairs: int, partners: int, budget: flo
             game=f"overcooked:{kitchen}",
             num_pairs=pairs,
             partners=partners,
-            pair_steps=steps(1.5),
-            response_steps=steps(0.8),
-            selfplay_steps=steps(1.5),
-            agent_steps=steps(2.5),
+            pair_steps=steps(2),
+            response_steps=steps(1),
+            selfplay_steps=steps(2),
+            agent_steps=steps(4),
             lr=1e-3,
             games=GAMES,
         )
@@ -140,8 +144,10 @@ def interdependence(of: Setting) -> Rows:
     human, layout = load_game_records([of.data], proxy.rules), proxy.rules.layout
     recorded = Traces(layout, human.starts, human.actions, human.lengths)
     rows = {"human games": links(recorded.first(proxy.rules.horizon))}
-    folders = {name: METHODS[name](of.runs, of.seed) for name in ("SP", "FCP", "E3T")}
-    folders |= {"HDR-IPPO": of.agents / "hdr", "clone": of.agents / "bc-train"}
+    folders: dict[str, str | Path] = {
+        name: METHODS[name](of.runs, of.seed) for name in ("SP", "FCP", "E3T")
+    }
+    folders |= {"HDR-IPPO": of.agents / "hdr", "clone": of.clone}
     for name, folder in folders.items():
         agent = load_policy(folder)
         teams = {f"{name} self-play": (agent, (0, 1))}
@@ -189,15 +195,15 @@ def zero_shot(of: Setting) -> Rows:
 
 def robustness(of: Setting) -> Rows:
     """Unit tests, and points with the human proxy, of each agent at either seat."""
-    proxy, clone, starts = of.proxy, of.agents / "bc-train", (f"{of.data}?part=train",)
+    proxy, starts = of.proxy, (f"{of.data}?part=train",)
     folders: dict[str, str | Path] = {
         "random": "bot:random",
-        "clone": clone,
+        "clone": of.clone,
         "HDR-IPPO": of.agents / "hdr",
         "SP": of.runs.selfplay(of.seed),
         "SP, diverse starts": of.runs.diverse_selfplay(of.seed, starts),
-        "BR-BC": of.runs.br_bc(of.seed, clone),
-        "BR-BC, diverse starts": of.runs.br_bc(of.seed, clone, starts),
+        "BR-BC": of.runs.br_bc(of.seed, of.clone),
+        "BR-BC, diverse starts": of.runs.br_bc(of.seed, of.clone, starts),
     }
     rows = {}
     for name, folder in folders.items():
@@ -368,7 +374,7 @@ def main(args: list[str] | None = None) -> int:
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
     parser.add_argument("--kitchens", nargs="+", default=KITCHENS, choices=KITCHENS)
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--pairs", type=int, default=6, help="ZSC-Eval's candidates per kitchen")
+    parser.add_argument("--pairs", type=int, default=8, help="ZSC-Eval's candidates per kitchen")
     parser.add_argument("--partners", type=int, default=3, help="chosen candidates")
     parser.add_argument("--budget", type=float, default=1.0, help="factor of training steps")
     parser.add_argument("--csv", type=Path, help="folder; also write the tables there")
