@@ -71,7 +71,7 @@ def test_preferences_are_those_of_the_kitchen(tmp_path):
     assert bases[FC].event_weights.serve_soup == ()
     assert bases[CC].event_weights.serve_soup == (-20.0,)
     assert bases[FC].game.kitchen == FC
-    assert bases[FC].entropy_coef == 0.005
+    assert bases[FC].shaping.shaping_anneal_end == 0.8
 
 
 def test_zero_shot_divides_by_the_best_response_at_the_same_seat(tmp_path, monkeypatch):
