@@ -18,7 +18,9 @@ from hanabi_rl import Bot, Rules, cross_play, evaluate, gauntlet, load_policy, p
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.evaluation.measure import gauntlet as of_gauntlet
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.game_episodes import play_episodes
 from hanabi_rl.runs.config import RunConfig
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
@@ -82,6 +84,22 @@ def test_names_and_objects_play_one_game() -> None:
         evaluate(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the same one as First and as First 2"):
         cross_play([First(RULES), First(RULES)], games=4)
+
+
+def test_game_of_agents_that_play_any_game() -> None:
+    short = Overcooked("cramped_room", horizon=30)
+    found = evaluate("bot:errand", games=3, seed=2, game=short)
+    errand = load_policy("bot:errand", short)
+    played = play_episodes((errand, errand), 3, 2)
+    np.testing.assert_array_equal(found.games.actions, played.actions)
+    with_random = cross_play(["bot:errand", "bot:random"], games=2, game=short)
+    assert with_random.matrix.rules == short and with_random.names == ["bot:errand", "bot:random"]
+    again = evaluate(errand, games=3, seed=2, game=short)
+    np.testing.assert_array_equal(again.games.actions, played.actions)
+    assert cross_play([errand], games=2, game="overcooked").matrix.rules == short
+    for agent in (errand, First(RULES)):
+        with pytest.raises(ValueError, match="expected an agent of .*(ring|overcooked)"):
+            evaluate(agent, games=3, game="overcooked:coordination_ring")
 
 
 def test_gauntlet_averages_families(monkeypatch: pytest.MonkeyPatch) -> None:
