@@ -8,6 +8,8 @@ import tyro
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.registry import GameField
 from hanabi_rl.learning.rewards import GameShaping, HanabiShaping, ShapingField
+from hanabi_rl.learning.schedules import Course, course
+from hanabi_rl.nn.networks import Schedule
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.storage.validation import (
     INT32_MAX,
@@ -42,6 +44,9 @@ Steps = Annotated[int, _SCIENTIFIC_INT, Range(1, MAX_EXACT_INT)]  # accepts 1e10
 NonNegativeSteps = Annotated[int, _SCIENTIFIC_INT, Range(0, MAX_EXACT_INT)]
 
 
+LRSchedule = Literal["linear", "cosine", "constant"]
+
+
 def check_divides(what: str, value: int, by: str, divisor: int) -> None:
     """Raise ValueError if `divisor` does not divide `value`."""
     if value % divisor:
@@ -72,9 +77,12 @@ class PPOConfig(TrainingConfig):
     total_steps: Steps = 10_000_000_000
     """Environment timesteps in total."""
     lr: LearningRate = 5e-4
-    """Learning rate of Adam."""
-    lr_schedule: Literal["linear", "constant"] = "linear"
-    """linear: falls to 0 over the run, constant within an update."""
+    """Learning rate of Adam, at the start."""
+    lr_schedule: LRSchedule = "linear"
+    """Course of the learning rate from `lr` to `final_lr` over the run; constant: always `lr`. It
+    is constant within an update."""
+    final_lr: LearningRate = 0.0
+    """Learning rate at the end of training."""
     gamma: UnitInterval = 0.99
     """Discount per environment timestep."""
     gae_lambda: UnitInterval = 0.95
@@ -84,12 +92,19 @@ class PPOConfig(TrainingConfig):
     HDR-IPPO trainer (docs/ah2ac2.md); standard: reward + gamma * next value."""
     clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] = 0.2
     """Clipping range of the probability ratio."""
+    final_clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] | None = None
+    """Clipping range at the end of training, reached along `coef_schedule`; None: `clip_eps`."""
     clip_value: bool = True
     """Clip the critic's change to `clip_eps` points of its previous estimate."""
     value_coef: NonNegative = 0.5
     """Weight of the value loss."""
     entropy_coef: NonNegative = 1e-3
     """Weight of the entropy bonus."""
+    final_entropy_coef: NonNegative | None = None
+    """Weight of the entropy bonus at the end of training, reached along `coef_schedule`; None:
+    `entropy_coef`."""
+    coef_schedule: Schedule = "linear"
+    """Course of the fields with a `final_` value, except for the learning rate, over the run."""
     max_grad_norm: Annotated[float, Range(0.0, exclusive_low=True)] = 0.5
     """Maximum global norm of the gradient."""
     epochs: PositiveInt = 4
@@ -120,6 +135,11 @@ class PPOConfig(TrainingConfig):
             raise ValueError(
                 f"privileged_critic: expected False in {self.game.name}, which has no hidden hands"
             )
+        if self.lr_schedule == "constant" and self.final_lr:
+            raise ValueError(
+                f"final_lr: expected 0 with a constant learning rate, got {self.final_lr:g}; "
+                "choose --lr-schedule linear or cosine"
+            )
         check_divides("num_envs", self.num_envs, "num_shuffle_blocks", self.num_shuffle_blocks)
         actors = self.num_envs // self.num_shuffle_blocks * self.game.num_players
         check_divides(
@@ -137,6 +157,10 @@ class PPOConfig(TrainingConfig):
                 f"expected at most {most:,} with {self.num_envs} x {self.num_steps} and "
                 f"{minibatches} minibatches in an update, got {self.total_steps:,}",
             )
+
+    def course(self, name: str) -> Course:
+        """Course of the field `name` over training: constant, or to `final_NAME`."""
+        return course(self.coef_schedule, getattr(self, name), getattr(self, f"final_{name}"))
 
     @property
     def num_updates(self) -> int:

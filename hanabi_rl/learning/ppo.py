@@ -41,12 +41,14 @@ from hanabi_rl.learning.rollout import (
     TrainContext,
     self_play,
 )
+from hanabi_rl.learning.schedules import falling
 from hanabi_rl.nn.config import NetworkKind
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
 """(L_IPPO of `losses.ppo_loss`, float32 []; logits float32 [..., A]; batch) -> (loss float32 [],
-metrics, each float32 []); both are sums over the local part of a minibatch.
+metrics, each float32 []); both are sums over the local part of a minibatch. `batch.progress` is the
+fraction of training completed before this update, for terms that change over training.
 
 A policy term `sum(batch.actor_weight * x)` is d * the mean of x over decisions, weighted like the
 clipped surrogate. A metric `sum(batch.decision_weight * x)` is logged as the mean of x over
@@ -95,7 +97,7 @@ class PPO:
     """Mean fraction of decisions made by the learner; minibatches of single timesteps then omit
     partners' decisions, which carry no gradient."""
     schedule_updates: int | None = None
-    """Updates over which a linear learning rate falls to 0 and shaping fades; afterwards both stay.
+    """Updates over which the learning rate, coefficients and shaping change; afterwards they stay.
     None: the whole run."""
 
     def __post_init__(self) -> None:
@@ -193,15 +195,15 @@ class PPO:
         steps_per_update = config.epochs * config.num_minibatches
         updates = self.schedule_updates or config.num_updates
 
-        falling = optax.linear_schedule(config.lr, 0.0, updates)
+        def rate(count: jax.Array) -> jax.Array:
+            assert config.lr_schedule != "constant"
+            course = falling(config.lr_schedule, config.lr, config.final_lr, updates)
+            return course(jnp.minimum(count // steps_per_update, updates - 1))
 
-        def linear(count: jax.Array) -> jax.Array:
-            return falling(jnp.minimum(count // steps_per_update, updates - 1))
-
-        rate = linear if config.lr_schedule == "linear" else config.lr
+        lr = config.lr if config.lr_schedule == "constant" else rate
         # flat: one vector of all parameters instead of a small loop per leaf
         return optax.flatten(
-            optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+            optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(lr, eps=1e-5))
         )
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, RunnerState, losses.Metrics]]:
@@ -302,12 +304,13 @@ class PPO:
         numbers. If a return, loss or gradient is not finite, the learner is unchanged and the
         metrics name the cause."""
         examples = self.minibatches(key, index, experience.rollout)
+        progress = jnp.minimum(self.progress(self.env_steps(learner)), 1.0)
 
         def step(
             carry: tuple[PyTree, PyTree], example: tuple[jax.Array, jax.Array]
         ) -> tuple[Any, losses.Metrics]:
             params, opt_state = carry
-            gradient, metrics = self.gradient(params, experience, *example)
+            gradient, metrics = self.gradient(params, experience, *example, progress)
             metrics["gradient_norm"] = jnp.linalg.norm(ravel_pytree(gradient)[0])
             changes, opt_state = self.optimizer().update(gradient, opt_state, params)
             return (optax.apply_updates(params, changes), opt_state), metrics
@@ -361,10 +364,15 @@ class PPO:
         return min(of_block // count, math.ceil(of_block * self.learner_fraction / count)) * count
 
     def gradient(
-        self, params: PyTree, experience: Experience, env: jax.Array, item: jax.Array
+        self,
+        params: PyTree,
+        experience: Experience,
+        env: jax.Array,
+        item: jax.Array,
+        progress: jax.Array | None = None,
     ) -> tuple[PyTree, losses.Metrics]:
         """Global gradient of the objective on one minibatch: env, item int32 [B] (see
-        `minibatches`)."""
+        `minibatches`). progress: float32 [], fraction of training completed."""
         rules, rollout, view = self.env.rules, experience.rollout, self.view
         at = view.minibatch_index(env, item)
         state = jax.tree.map(lambda x: x[at[:2]], rollout.state)
@@ -379,7 +387,7 @@ class PPO:
             named = None if colors is None else colors[..., None, :]
             reads.append(self.privileged(rules, state, one, named)[..., 0, :])
         carry = jax.tree.map(lambda x: x[at[1:]], experience.carry)
-        batch = self.batch(experience, at, view.decides(state, seat))
+        batch = self.batch(experience, at, view.decides(state, seat)).replace(progress=progress)
 
         def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
             _, logits, value = self.apply(params, carry, *reads)
