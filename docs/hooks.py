@@ -1,5 +1,6 @@
 """mkdocs hooks that generate pages at build: the Python reference from docstrings, commands from
-`--help`, presets, agents and measures from their registries, modules, tutorials and leaderboard."""
+`--help`, hyperparameters from the configs, presets, agents and measures from their registries,
+modules, tutorials and leaderboard."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hyperparameters import hyperparameter_pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -37,6 +39,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         "modules": _modules(),
     }
     made = {f"reference/{name}.md": content for name, content in pages.items()}
+    for name, content in hyperparameter_pages().items():
+        made[f"reference/hyperparameters/{name}.md"] = content
     for path in sorted((Path(config.docs_dir) / "tutorials").glob("*.ipynb")):
         made[f"tutorials/{path.stem}.md"] = _tutorial(path)
     made["results-tables.md"] = "\n".join(_result_tables(Path(config.docs_dir) / "results"))
@@ -122,6 +126,8 @@ def _commands() -> Iterator[str]:
     for name in _subcommands(_printed("--help")):
         text = _printed(name, "--help")
         yield f"\n## {name}\n\n```text\n{text}\n```"
+        if name == "train":
+            yield "\nOptions: [hyperparameters](hyperparameters/index.md) of each algorithm."
         for command in _subcommands(text):
             text = _printed(name, command, "--help")
             yield f"\n### {name} {command}\n\n```text\n{text}\n```"

@@ -86,6 +86,7 @@ class BehaviourPreferringConfig(IPPOConfig):
     event_weights: Annotated[AnyEventWeights, tyro.conf.AvoidSubcommands] = dataclasses.field(
         default_factory=EventWeights
     )
+    """Candidate weights of the events of the game."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

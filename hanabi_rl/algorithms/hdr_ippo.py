@@ -34,7 +34,8 @@ from hanabi_rl.storage.validation import Range, UnitInterval
 
 @dataclasses.dataclass(frozen=True)
 class HDRIPPOConfig(CloneConfig, PartnerConfig, PPORunConfig):
-    """Train a human-like partner: IPPO from a clone of recorded games, regularised towards it."""
+    """Train a human-like partner: IPPO from a clone of recorded games, regularised towards it
+    (HDR-IPPO, AH2AC2 section 4.2)."""
 
     kl_weight: UnitInterval = 0.25
     """KL weight: the loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2).

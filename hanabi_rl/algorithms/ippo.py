@@ -16,11 +16,12 @@ from hanabi_rl.storage.validation import NonNegative
 
 @dataclasses.dataclass(frozen=True)
 class IPPOConfig(PPORunConfig):
-    """Train agents in self-play from scratch (IPPO)."""
+    """Train agents in self-play from scratch (IPPO, de Witt et al. 2020)."""
 
     lr_schedule: LRSchedule = "constant"
     entropy_coef: NonNegative = 0.01
     network: NetworkField = FEED_FORWARD
+    """Network of the policy and the critic; `kind` selects its class."""
 
 
 class SelfPlayAlgorithm(PPOAlgorithm):

@@ -58,6 +58,7 @@ class TrainingConfig:
     """Settings of every training run."""
 
     game: GameField = dataclasses.field(default_factory=Rules)
+    """Game and its parameters; `--game NAME` selects another one than Hanabi."""
     precision: Precision = "auto"
     """Precision of matrix products in training. auto: bfloat16 where the hardware is faster with
     it."""
@@ -77,29 +78,29 @@ class PPOConfig(TrainingConfig):
     total_steps: Steps = 10_000_000_000
     """Environment timesteps in total."""
     lr: LearningRate = 5e-4
-    """Learning rate of Adam, at the start."""
+    """Learning rate of Adam (Kingma & Ba 2015), at the start."""
     lr_schedule: LRSchedule = "linear"
-    """Course of the learning rate from `lr` to `final_lr` over the run; constant: always `lr`. It
-    is constant within an update."""
+    """Course of the learning rate from `lr` to `final_lr` over the run, in steps of one update
+    (cosine: Loshchilov & Hutter 2017, eq. 5); constant: always `lr`."""
     final_lr: LearningRate = 0.0
     """Learning rate at the end of training."""
     gamma: UnitInterval = 0.99
     """Discount per environment timestep."""
     gae_lambda: UnitInterval = 0.95
-    """Trace decay of generalised advantage estimation."""
+    """Trace decay of generalised advantage estimation (Schulman et al. 2016, eq. 16)."""
     td_error: Literal["standard", "as-published"] = "standard"
     """Temporal-difference error. as-published: reward + gamma + next value, the error in AH2AC2's
     HDR-IPPO trainer (docs/ah2ac2.md); standard: reward + gamma * next value."""
     clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] = 0.2
-    """Clipping range of the probability ratio."""
+    """Clipping range of the probability ratio (Schulman et al. 2017, eq. 7)."""
     final_clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] | None = None
     """Clipping range at the end of training, reached along `coef_schedule`; None: `clip_eps`."""
     clip_value: bool = True
     """Clip the critic's change to `clip_eps` points of its previous estimate."""
     value_coef: NonNegative = 0.5
-    """Weight of the value loss."""
+    """Weight of the value loss (Schulman et al. 2017, eq. 9: c1)."""
     entropy_coef: NonNegative = 1e-3
-    """Weight of the entropy bonus."""
+    """Weight of the entropy bonus (Schulman et al. 2017, eq. 9: c2)."""
     final_entropy_coef: NonNegative | None = None
     """Weight of the entropy bonus at the end of training, reached along `coef_schedule`; None:
     `entropy_coef`."""
