@@ -23,9 +23,11 @@ from mkdocs.structure.files import File, Files
 import hanabi_rl
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import main
+from hanabi_rl.cli.glossary import GLOSSARY
 from hanabi_rl.evaluation.measure.leaderboard_file import read_board
 from hanabi_rl.evaluation.measure.registry import MEASURES, measures_of
 from hanabi_rl.launch.presets import configs_folder
+from hanabi_rl.runs.metric_names import METRICS
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -36,6 +38,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         "presets": "\n".join(_presets()),
         "agents": _agents(),
         "measures": "\n".join(_measures()),
+        "glossary": "\n".join(_glossary()),
+        "training-metrics": "\n".join(_training_metrics()),
         "modules": _modules(),
     }
     made = {f"reference/{name}.md": content for name, content in pages.items()}
@@ -175,6 +179,23 @@ def _measures() -> Iterator[str]:
         for measure in measures_of(group):
             label = measure.label.strip().replace("|", "\\|")
             yield f"| `{measure.name}` | {label} | {measure.unit} | {measure.source} |"
+
+
+def _glossary() -> Iterator[str]:
+    yield "# Glossary\n\nAs `hanabi-rl glossary` prints it; [concepts](../concepts.md) has more."
+    for term, meaning in GLOSSARY.items():
+        yield f"\n**{term}**: {meaning}"
+
+
+def _training_metrics() -> Iterator[str]:
+    yield (
+        "# Training metrics\n\nNames in `metrics.jsonl`, TensorBoard and Weights & Biases "
+        "(`--wandb`), in the record of `train(..., callbacks=[f])`."
+    )
+    for group, metrics in METRICS.items():
+        yield f"\n## {group[0].upper()}{group[1:]}\n\n| name | |\n|---|---|"
+        for name, text in metrics.items():
+            yield f"| `{name}` | {text.replace('|', chr(92) + '|')} |"
 
 
 def _modules() -> str:

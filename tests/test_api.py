@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.policies import network_policy
+from support.runs import read_lines
 
 import hanabi_rl
 from hanabi_rl import (
@@ -219,6 +220,7 @@ def test_callback_stops_a_reported_run(tmp_path: Path) -> None:
     }  # fmt: skip
     run = train("ippo", "small", callbacks=[stop], run_dir=tmp_path / "a", **fields)
     assert [found.steps for found in seen] == [0, 256] and seen[1].total_steps == 768
+    assert {*seen[1].metrics, "step", "wall_s"} == {*read_lines(run.run_dir)[1]}
     assert run.summary["env_steps"] == 256 and (run.run_dir / "learning-curve.png").exists()
     assert run.summary["selfplay_mean"] == evaluate(run.policy, 8).mean.mean
     whole = train("ippo", "small", run_dir=tmp_path / "b", **fields)
