@@ -190,7 +190,7 @@ def _glossary() -> Iterator[str]:
 def _training_metrics() -> Iterator[str]:
     yield (
         "# Training metrics\n\nNames in `metrics.jsonl`, TensorBoard and Weights & Biases "
-        "(`--wandb`), in the record of `train(..., callbacks=[f])`."
+        "(`--wandb`), and in the records of `train(..., callbacks=[f])`."
     )
     for group, metrics in METRICS.items():
         yield f"\n## {group[0].upper()}{group[1:]}\n\n| name | |\n|---|---|"

@@ -186,8 +186,8 @@ class Trainer:
 
     def is_reportable(self, measured: Mapping[str, float]) -> bool:
         """True if the run can end with this evaluation: it has every metric that selects a
-        policy, and follows an update."""
-        return self.done > 0 and all(r.metric in measured for r in self.schedule.selections)
+        policy."""
+        return bool(measured) and all(r.metric in measured for r in self.schedule.selections)
 
     def evaluate(self) -> dict[str, float]:
         """Evaluate the policy and save it where it is the best (the initial one is not)."""
