@@ -150,6 +150,19 @@ def _set_temperature(policy: Policy, temperature: float) -> Policy:
     return Tempered(policy, temperature=temperature)
 
 
+def _avoid_standing(policy: Policy, steps: int) -> Policy:
+    num_actions = policy.rules.num_actions
+    if not 1 <= steps < num_actions:  # at least one action remains
+        raise ValueError(f"expected a number of steps from 1 to {num_actions - 1}, got {steps}")
+    if not getattr(policy.rules, "last_action", False):
+        raise ValueError(
+            "expected an agent of Overcooked that observes its last action (--last-action)"
+        )
+    from hanabi_rl.agents.unstuck import Unstuck
+
+    return Unstuck(policy, steps=steps)
+
+
 def _with_search(
     policy: Policy, preset: str, partner_model: str | None = None, **settings: Any
 ) -> Policy:
@@ -222,6 +235,12 @@ WRAPPER_OPTIONS: dict[str, WrapperOption] = {
         _set_temperature,
         "temperature=1.5: divide the logits by 1.5; greedy play is unchanged (but stochastic bots "
         "become more deterministic below 1)",
+    ),
+    "unstuck": WrapperOption(
+        int,
+        _avoid_standing,
+        "unstuck=3: in Overcooked, after 3 steps at one place in one direction exclude the last 3 "
+        "actions",
     ),
 }
 """All options; a new wrapper needs its class, a function that imports it, and an entry here."""
