@@ -55,8 +55,7 @@ class HDRIPPOConfig(CloneConfig, PartnerConfig, PPORunConfig):
 
 def hdr_objective(kl_weight: Course) -> Objective:
     """(1 - kl_weight) * L_IPPO + kl_weight * KL(BC || policy), AH2AC2 eq. 2; value and entropy
-    terms are scaled too, and both are multiplied by `decision_fraction` (see `losses`). kl_weight:
-    a number, or a function of the fraction of training completed."""
+    terms are scaled too, and both are multiplied by `decision_fraction` (see `losses`)."""
 
     def objective(
         ippo_loss: jax.Array, logits: jax.Array, batch: losses.PPOBatch
@@ -72,9 +71,7 @@ def hdr_objective(kl_weight: Course) -> Objective:
 
 def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
     """PPO learner: the cloned policy's network with a critic."""
-    return PPO(
-        config=config, network=bc.network, objective=hdr_objective(config.course("kl_weight"))
-    )
+    return PPO(config, bc.network, hdr_objective(config.course("kl_weight")))
 
 
 def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: PPORunConfig) -> float:
@@ -127,11 +124,9 @@ class HDRIPPO(PPOAlgorithm):
 
     def training(self, config: HDRIPPOConfig, clone: NetworkPolicy) -> TrainingSetup:
         """See `PPOAlgorithm`."""
-        final = config.final_kl_weight
         setup = TrainingSetup(
             hdr_ippo(config, clone),
-            f"{self.title}, KL weight {config.kl_weight:g}"
-            + ("" if final is None else f" to {final:g}"),
+            f"{self.title}, KL weight {config.kl_weight:g}",
             reference=clone,
             progress_metric="kl_to_bc",
             temperature=functools.partial(_calibrated, clone)

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from hanabi_rl.learning.schedules import value_at
+from hanabi_rl.learning.schedules import Scalar, value_at
 
 if TYPE_CHECKING:
     from hanabi_rl.learning.config import PPOConfig
@@ -45,9 +45,7 @@ class PPOBatch(flax.struct.PyTreeNode):
     progress: jax.Array | None = None  # float32 [] in [0, 1], fraction of training completed
 
 
-def clipped_surrogate(
-    log_ratio: jax.Array, advantage: jax.Array, clip_eps: jax.Array | float
-) -> jax.Array:
+def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: Scalar) -> jax.Array:
     """PPO's clipped surrogate as a loss, -min(r A, clip(r, 1 - eps, 1 + eps) A), with r =
     exp(log_ratio) (Schulman et al. 2017, eq. 7)."""
     ratio = jnp.exp(log_ratio)
@@ -55,7 +53,7 @@ def clipped_surrogate(
 
 
 def clipped_value_error(
-    value: jax.Array, old_value: jax.Array, target: jax.Array, clip_eps: jax.Array | float
+    value: jax.Array, old_value: jax.Array, target: jax.Array, clip_eps: Scalar
 ) -> jax.Array:
     """Half the squared error of the critic: the larger of that of the new value and of the new
     value clipped to within eps of the old one."""

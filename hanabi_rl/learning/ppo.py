@@ -80,6 +80,7 @@ class Experience(flax.struct.PyTreeNode):
     advantage: jax.Array  # float32 [T, N, R]
     target: jax.Array  # float32 [T, N, R]
     carry: PyTree  # [N, R, ...], before the first timestep
+    progress: jax.Array | None = None  # float32 [], fraction of training completed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,18 +190,14 @@ class PPO:
         return self.module.init(key, carry, *reads)["params"]
 
     def optimizer(self) -> optax.GradientTransformation:
-        """Adam (eps 1e-5) after clipping by global norm; the learning rate is constant within an
-        update."""
+        """Adam (eps 1e-5) after clipping by global norm; constant rate within an update."""
         config = self.config
         steps_per_update = config.epochs * config.num_minibatches
         updates = self.schedule_updates or config.num_updates
-
-        def rate(count: jax.Array) -> jax.Array:
-            assert config.lr_schedule != "constant"
+        lr: Any = config.lr
+        if config.lr_schedule != "constant":
             course = falling(config.lr_schedule, config.lr, config.final_lr, updates)
-            return course(jnp.minimum(count // steps_per_update, updates - 1))
-
-        lr = config.lr if config.lr_schedule == "constant" else rate
+            lr = lambda count: course(jnp.minimum(count // steps_per_update, updates - 1))  # noqa: E731
         # flat: one vector of all parameters instead of a small loop per leaf
         return optax.flatten(
             optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(lr, eps=1e-5))
@@ -304,13 +301,14 @@ class PPO:
         numbers. If a return, loss or gradient is not finite, the learner is unchanged and the
         metrics name the cause."""
         examples = self.minibatches(key, index, experience.rollout)
-        progress = jnp.minimum(self.progress(self.env_steps(learner)), 1.0)
+        done = jnp.minimum(self.progress(self.env_steps(learner)), 1.0)
+        experience = experience.replace(progress=done)
 
         def step(
             carry: tuple[PyTree, PyTree], example: tuple[jax.Array, jax.Array]
         ) -> tuple[Any, losses.Metrics]:
             params, opt_state = carry
-            gradient, metrics = self.gradient(params, experience, *example, progress)
+            gradient, metrics = self.gradient(params, experience, *example)
             metrics["gradient_norm"] = jnp.linalg.norm(ravel_pytree(gradient)[0])
             changes, opt_state = self.optimizer().update(gradient, opt_state, params)
             return (optax.apply_updates(params, changes), opt_state), metrics
@@ -364,15 +362,10 @@ class PPO:
         return min(of_block // count, math.ceil(of_block * self.learner_fraction / count)) * count
 
     def gradient(
-        self,
-        params: PyTree,
-        experience: Experience,
-        env: jax.Array,
-        item: jax.Array,
-        progress: jax.Array | None = None,
+        self, params: PyTree, experience: Experience, env: jax.Array, item: jax.Array
     ) -> tuple[PyTree, losses.Metrics]:
         """Global gradient of the objective on one minibatch: env, item int32 [B] (see
-        `minibatches`). progress: float32 [], fraction of training completed."""
+        `minibatches`)."""
         rules, rollout, view = self.env.rules, experience.rollout, self.view
         at = view.minibatch_index(env, item)
         state = jax.tree.map(lambda x: x[at[:2]], rollout.state)
@@ -387,7 +380,7 @@ class PPO:
             named = None if colors is None else colors[..., None, :]
             reads.append(self.privileged(rules, state, one, named)[..., 0, :])
         carry = jax.tree.map(lambda x: x[at[1:]], experience.carry)
-        batch = self.batch(experience, at, view.decides(state, seat)).replace(progress=progress)
+        batch = self.batch(experience, at, view.decides(state, seat))
 
         def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
             _, logits, value = self.apply(params, carry, *reads)
@@ -419,6 +412,7 @@ class PPO:
             value_weight=weight,
             reference_logits=None if reference is None else reference[at],
             decision_weight=global_weights(decides),
+            progress=experience.progress,
         )
 
 

@@ -8,6 +8,7 @@ import optax
 
 from hanabi_rl.nn.networks import Schedule
 
+Scalar = jax.Array | float
 Course = float | Callable[[jax.Array], jax.Array]
 """A number, or a function of the fraction of training completed, float32 [] in [0, 1]."""
 
@@ -28,7 +29,7 @@ def course(shape: Schedule, start: float, final: float | None) -> Course:
     return start if final is None else falling(shape, start, final, 1)
 
 
-def value_at(of: Course, progress: jax.Array | None) -> jax.Array | float:
+def value_at(of: Course, progress: jax.Array | None) -> Scalar:
     """Value of a course at a fraction of training; a constant needs no `progress`."""
     if not callable(of):
         return of

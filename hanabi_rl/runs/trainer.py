@@ -3,7 +3,7 @@ and signals around a learner."""
 
 import dataclasses
 import math
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -12,7 +12,7 @@ from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit
 from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
-from hanabi_rl.runs.callbacks import StopTraining, TrainingEvaluation, active_callbacks
+from hanabi_rl.runs.callbacks import Callback, StopTraining, TrainingEvaluation, active_callbacks
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.run_dir import EVALUATED, LATEST_POLICY, GracefulStop
 from hanabi_rl.runs.session import RunStopped
@@ -94,10 +94,10 @@ class Trainer:
     steps_per_update: int = 1
     done: int = 0
     """Number of completed updates."""
+    stopping: bool = False
+    """A callback has raised `StopTraining`."""
 
     def __post_init__(self) -> None:
-        self.callbacks = active_callbacks(self.algorithm)
-        self.stopping = False  # True once a callback has raised `StopTraining`
         self.host_state: dict[str, Any] = {rule.key: None for rule in self.schedule.selections}
         """State other than arrays, as JSON: the best values, and what the learner adds."""
         if self.restored is not None:
@@ -110,12 +110,10 @@ class Trainer:
         return parallel.on_main_host(lambda: self.tracker.wall_s if self.tracker else 0.0)
 
     def run(self, learner: Learner, state: Any, actors: Any, progress: Progress) -> None:
-        """Update to the end, or until a callback stops training. `state` and `actors` are the
-        initial training state, not yet on the devices; a learner without actors (None) is saved
-        without them.
+        """Update until the end or `StopTraining`. `state` and `actors` are the initial training
+        state, not yet on the devices; a learner without actors (None) is saved without them.
 
-        Raises `NotFiniteError` if an update was not applied, `RunStopped` after a signal, and the
-        exception of a callback after saving.
+        Raises `NotFiniteError` if an update was not applied, and `RunStopped` after a signal.
         """
         self.learner, plan = learner, self.schedule
         if self.restored is not None:
@@ -123,8 +121,7 @@ class Trainer:
             state, actors = (whole, None) if actors is None else whole
         self.state, self.actors = parallel.replicate(state), parallel.shard(actors)
         if self.done == 0 and 0 in plan.evaluate_at:
-            measured = self.evaluate()
-            self.log(learner.summary(0, {}, measured), measured)
+            self.log(learner.summary(0, {}, measured := self.evaluate()), measured)
         for number in range(self.done + 1, plan.total + 1):
             self.state, self.actors, metrics = learner.update(self.state, self.actors)
             metrics, last = parallel.fetch(metrics), number == plan.total
@@ -137,10 +134,9 @@ class Trainer:
             last = last or (self.stopping and self.is_reportable(measured))
             if last or number in plan.save_at or self.exit_code():
                 self.save(measured)
-                if not last:
-                    self.raise_if_stopped()
-            if last:
-                break
+                if last:
+                    break
+                self.raise_if_stopped()
 
     def check_finite(self, terms: Mapping[str, Mapping[str, Any]]) -> None:
         """Raise `NotFiniteError` for a checked metric that is not finite."""
@@ -154,19 +150,22 @@ class Trainer:
                 )
 
     def log(self, line: Mapping[str, Any], measured: Mapping[str, float]) -> None:
-        """Write one line of metrics; after an evaluation, call the callbacks."""
+        """Write one line of metrics; after an evaluation, call the callbacks. An exception of one,
+        other than `StopTraining`, is raised after saving."""
         if self.tracker is not None:
             self.tracker.log(self.done, line)
-        if not (measured and self.callbacks):
+        callbacks = active_callbacks(self.algorithm) if measured else ()
+        if not callbacks:
             return
         try:
-            self.stopping |= parallel.on_main_host(lambda: self.call_callbacks(line))
+            stops = parallel.on_main_host(lambda: self.call(callbacks, line))
+            self.stopping = self.stopping or stops
         except Exception:
             if self.done:
                 self.save(measured)
             raise
 
-    def call_callbacks(self, line: Mapping[str, Any]) -> bool:
+    def call(self, callbacks: Sequence[Callback], line: Mapping[str, Any]) -> bool:
         """Call each callback with an evaluation; True if one of them stops training."""
         found = TrainingEvaluation(
             self.run_dir,
@@ -177,7 +176,7 @@ class Trainer:
             lambda: self.learner.policy(self.state),
         )
         stops = False
-        for callback in self.callbacks:
+        for callback in callbacks:
             try:
                 callback(found)
             except StopTraining:
