@@ -55,6 +55,7 @@ from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.renamed_fields import RENAMED_OPTIONS
 from hanabi_rl.storage.trees import leaf_paths
+from hanabi_rl.storage.validation import seed_range
 from hanabi_rl.storage.words import did_you_mean
 
 BOT = "bot"
@@ -88,7 +89,6 @@ MAKERS: dict[str, Maker] = {
 
 
 _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
-_MAX_SEEDS = 10_000
 
 
 class WrapperOption(NamedTuple):
@@ -307,7 +307,7 @@ def strip_options(name: str) -> str:
 def expand_seed_ranges(names: Sequence[str]) -> list[str]:
     """Expand `seed=A..B` in names to one name per seed: `bot:rules?seed=0..9` -> ten names.
 
-    Raises ValueError if B is less than A or the range has more than 10,000 seeds.
+    Raises ValueError as `seed_range`.
     """
     spread: list[str] = []
     for name in names:
@@ -315,11 +315,7 @@ def expand_seed_ranges(names: Sequence[str]) -> list[str]:
             spread.append(name)
             continue
         before, low, high, after = found.groups()
-        if int(low) > int(high):
-            raise ValueError(f"{name}: expected seeds in ascending order")
-        if int(high) - int(low) >= _MAX_SEEDS:
-            raise ValueError(f"{name}: expected at most {_MAX_SEEDS:,} seeds")
-        spread += [f"{before}{seed}{after}" for seed in range(int(low), int(high) + 1)]
+        spread += [f"{before}{seed}{after}" for seed in seed_range(low, high, name)]
     return spread
 
 

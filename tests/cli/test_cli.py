@@ -22,6 +22,8 @@ COMMANDS = [
     "train",
     "sweep",
     "zero-shot",
+    "runs",
+    "compare",
     "evaluate",
     "cross-play",
     "leaderboard",
