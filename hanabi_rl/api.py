@@ -34,6 +34,7 @@ from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.launch.presets import configs_folder, load_preset
+from hanabi_rl.runs.callbacks import Callback, use_callbacks
 from hanabi_rl.runs.run_dir import LATEST_POLICY, create_run
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.jax_settings import with_fixed_settings
@@ -56,7 +57,13 @@ class TrainedRun:
     """The reported policy."""
 
 
-def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: Any) -> TrainedRun:
+def train(
+    algorithm: str | Algorithm,
+    preset: str | None = "quick",
+    *,
+    callbacks: Sequence[Callback] = (),
+    **fields: Any,
+) -> TrainedRun:
     """Train one run as `hanabi-rl train` does, with its printed report.
 
     Args:
@@ -64,6 +71,8 @@ def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: An
         preset: preset of the algorithm, of another one (`"ippo/small"`), or a .toml file; None: the
             config's defaults. With another `game` than Hanabi, quick is that game's preset, or
             overcooked's settings.
+        callbacks: functions called with the `TrainingEvaluation` of each evaluation during
+            training, the initial one included; raising `StopTraining` in one ends training.
         fields: fields of the config that replace the preset's: `total_steps=100_000`,
             `network={"kind": "gru"}`, `game=Rules(3)`.
 
@@ -100,7 +109,8 @@ def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: An
         run_dir=None if chosen is None else Path(chosen),
     )
     try:
-        summary = entry.run(dataclasses.replace(config, run_dir=str(folder)))
+        with use_callbacks(entry.name, callbacks):
+            summary = entry.run(dataclasses.replace(config, run_dir=str(folder)))
     finally:
         if chosen is None and not any(folder.iterdir()):  # a start that failed
             folder.rmdir()

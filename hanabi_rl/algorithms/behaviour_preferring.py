@@ -86,6 +86,7 @@ class BehaviourPreferringConfig(IPPOConfig):
     event_weights: Annotated[AnyEventWeights, tyro.conf.AvoidSubcommands] = dataclasses.field(
         default_factory=EventWeights
     )
+    """Candidate weights of the events of the game."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -369,7 +370,7 @@ def _finish(
         "pair_score_mean": float(scores.mean()),
         "rewards": len(config.score_weights)
         * len(biased_reward_space(config.event_weights, config.max_events)),
-        "env_steps": 2 * config.num_pairs * config.num_updates * config.num_envs * config.num_steps,
+        "env_steps": 2 * sum(record["curve"][-1][0] for record in records),
         "preset": config.preset,
     }
 

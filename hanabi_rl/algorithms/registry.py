@@ -50,8 +50,8 @@ ALGORITHMS = _Algorithms(
     "obl",
 )
 """All algorithms by name: the `ALGORITHM` of the module of that name in this package. A new
-algorithm is its module, one line here, configs/NAME/quick.toml and train/NAME.py. Raises
-ValueError for an unknown name."""
+algorithm is its module, one line here and in mkdocs.yml, configs/NAME/quick.toml and train/NAME.py.
+Raises ValueError for an unknown name."""
 
 
 def run(algorithm: str, config: RunConfig) -> dict[str, Any]:
