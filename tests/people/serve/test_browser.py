@@ -72,7 +72,7 @@ def test_choice_is_cancelled_and_illegal_move_explained(make_play, open_page):
         press(page, ["Enter", "Escape"])
         assert "Choose a card" in page.locator("#actions").inner_text()
         press(page, ["ArrowRight", "ArrowRight"])
-        assert page.locator(".possible caption").inner_text() == "Card 2 can be"
+        assert page.locator(".possible caption").inner_text() == "Slot 2 can be"
         assert page.locator("button.mine[aria-pressed=true]").count() == 1
         assert play.game(max(play._games)).turn == 0
 
@@ -83,12 +83,12 @@ def test_three_players_are_selected_by_number(make_play, open_page):
         page = open_page(address)
         assert my_turn(page)
         press(page, ["h"])
-        assert "Tell whom? 1 Bob, 2 Cathy" in page.locator("#actions").inner_text()
+        assert "Hint which player? 1 Bob, 2 Cathy" in page.locator("#actions").inner_text()
         key = page.locator("button.hint[aria-disabled=false][data-key^=hint-2-rank]").first
         value = key.get_attribute("data-key")[-1]
         press(page, ["2", value, "Enter"])
         until(page, "document.querySelectorAll('#log li').length > 0")
-        assert page.locator("#log li").first.inner_text().startswith(f"You tell Cathy {value}")
+        assert page.locator("#log li").first.inner_text().startswith(f"You hint Cathy {value}")
 
 
 def test_newest_tab_moves_and_lost_connection_returns(make_play, open_page):
@@ -161,7 +161,7 @@ def test_pattern_setting_is_applied_and_saved(make_play, open_page):
 def test_keys_control_watched_game(make_play, open_page):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
-        page = open_page(address)
+        page = open_page(address, reduced_motion="reduce")
         for turn in range(1, 4):
             assert page.locator(".chances .taken").count() == 1
             press(page, ["ArrowRight"])
@@ -178,7 +178,7 @@ def test_axe_finds_no_violation(make_play, open_page, size, scheme, watch):
     """At the start, during the game (card chosen, everything open) and at the end."""
     play = make_play(Rules(), watch=watch)
     with serve(play) as address:
-        page = open_page(address, size, color_scheme=scheme)
+        page = open_page(address, size, color_scheme=scheme, reduced_motion="reduce")
         assert violations(page) == []
         page.evaluate("document.querySelector('details.more').open = true")
         if watch:
