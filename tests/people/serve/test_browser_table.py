@@ -24,7 +24,8 @@ pytestmark = NEEDS_BROWSER
 ALL_SIZES = [*SIZES, (1920, 1080), (768, 1024)]
 OVERLAPS = """() => {
   const parts = [...document.querySelectorAll(`.top > *, h2:not(.sr), .cards > li, .mark,
-    .slot, .hint, .uses > *, .about > *, .pile, .deck, .counters > *, .chances li, [role=log], .more > *,
+    .slot, .hint, .uses > *, .about > *, .pile, .deck, .counters > *, .chances li, .legend > *,
+    [role=log], .more > *,
     #actions p, #actions button, #actions input, #actions a`)];
   const seen = (part) => { // as far as what scrolls around it shows it
     let { left, top, right, bottom } = part.getBoundingClientRect();
