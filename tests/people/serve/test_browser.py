@@ -171,6 +171,81 @@ def test_keys_control_watched_game(make_play, open_page):
         assert play.game(max(play._games)).turn == 3
 
 
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_watched_game_plays_by_itself_until_stopped(make_play, open_page, motion):
+    play = make_play(Rules(), watch=True)
+    lines = "document.querySelectorAll('#log li').length"
+    with serve(play) as address:
+        page = open_page(address, reduced_motion=motion)
+        auto = page.locator("[data-key=auto]")
+        if motion == "reduce":
+            page.wait_for_timeout(1500)
+            assert page.evaluate(lines) == 0 and auto.inner_text() == "Autoplay"
+            auto.click()
+        until(page, f"{lines} >= 2")
+        assert auto.inner_text() == "Stop"
+        press(page, ["ArrowLeft"])
+        assert auto.inner_text() == "Autoplay"
+        moves = play.game(max(play._games)).turn
+        page.wait_for_timeout(1500)
+        assert play.game(max(play._games)).turn <= moves + 1  # a move that was under way
+        while play.game(max(play._games)).status == "active":
+            press(page, ["End", "ArrowRight"])
+            page.wait_for_timeout(20)
+        page.reload()
+        page.wait_for_selector(".board")
+        assert page.locator("h1").inner_text() == "Turn 1: Alice's turn"
+        press(page, ["End", "a"])  # again from the deal
+        until(page, f"{lines} <= 1")
+        assert auto.inner_text() == "Stop"
+
+
+def test_table_shows_slots_pips_and_chosen_card(make_play, open_page):
+    """Slot numbers outside the cards; pips as in the frame; buttons at the own cards."""
+    play = make_play(Rules(), seed=3)
+    with serve(play) as address:
+        page = open_page(address)
+        for number in range(5):
+            assert my_turn(page)
+            move_by_keys(page, number)
+        assert my_turn(page)
+        frame = play.frame(max(play._games))
+        cards = [card for hand in frame["hands"] for card in hand]
+        for card in cards:
+            place = page.locator(f"[data-order='{card['order']}']")
+            slot, face = (
+                place.locator(".slot").bounding_box(),
+                place.locator(".card").bounding_box(),
+            )
+            assert slot["y"] + slot["height"] <= face["y"]
+            colors, ranks = place.locator(".left").all()
+            pips = colors.locator(":scope > *").all()
+            shown = [pip.locator("use").count() == 1 for pip in pips]
+            assert shown == [color in card["colors"] for color in range(5)]
+            assert all(
+                pip.locator("use").get_attribute("href") == f"#shape-{color}"
+                for color, pip in enumerate(pips)
+                if shown[color]
+            )
+            texts = ranks.locator(":scope > *").all_inner_texts()
+            assert texts == [str(r) if r in card["ranks"] else "·" for r in range(1, 6)]
+        assert any(len(card["ranks"]) < 5 for card in cards)
+        assert page.locator("#legend li").all_inner_texts() == [
+            f" {name}" for name in frame["colors"]
+        ]
+        page.locator("[data-key=card-2]").click()
+        page.locator(".own [data-key=play]").click()
+        assert page.locator("#asked").inner_text() == "Play slot 2?"
+        paint = "(card) => getComputedStyle(card).backgroundColor"
+        chosen, other = (
+            page.locator(f"[data-key=card-{slot}] .card").evaluate(paint) for slot in (2, 3)
+        )
+        assert chosen != other
+        page.locator(".own [data-key=discard]").click()
+        assert page.locator("#asked").inner_text().startswith("Discard slot 2?")
+        assert page.locator("#actions [data-key=play]").count() == 0
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("watch", [False, True], ids=["play", "watch"])
