@@ -199,7 +199,7 @@ def test_replay_in_the_browser(file, capsys, monkeypatch):
     def run_page(app, listening, about, path, *, open_browser):
         listening.close()
         page = TestClient(app, base_url="http://127.0.0.1").get(f"/{path}")
-        shown.append((page.status_code, path, "Game 3 of 0 to 19." in page.text, open_browser))
+        shown.append((page.status_code, path, "Game 3 of 0 to 19" in page.text, open_browser))
 
     monkeypatch.setattr(data, "run_page", run_page)
     run(capsys, "replay", file, "--game", 3, "--browser", "--no-browser", "--port", 0)

@@ -301,11 +301,12 @@ def test_chosen_card_is_readable_with_more_contrast(make_play, open_page, scheme
         page = open_page(address, contrast="more", color_scheme=scheme)
         assert my_turn(page)
         press(page, ["2"])
-        back, ink, line = page.locator("[data-key=card-2] .card").evaluate(
+        back, ink, line, page_ink = page.locator("[data-key=card-2] .card").evaluate(
             "(card) => [getComputedStyle(card).backgroundColor, getComputedStyle(card).color,"
-            " getComputedStyle(document.querySelector('[data-key=back]')).borderTopColor]"
+            " getComputedStyle(document.querySelector('[data-key=back]')).borderTopColor,"
+            " getComputedStyle(document.body).color]"
         )
-        assert back != ink and line == ink
+        assert back != ink and line == page_ink
         assert violations(page) == []
 
 

@@ -23,7 +23,7 @@ pytestmark = NEEDS_BROWSER
 
 ALL_SIZES = [*SIZES, (1920, 1080), (768, 1024)]
 OVERLAPS = """() => {
-  const parts = [...document.querySelectorAll(`.top > *, h2:not(.sr), .cards > li, .mark,
+  const parts = [...document.querySelectorAll(`.top > *, h2:not(.sr), .cards > li, .arrow,
     .slot, .hint, .uses > *, .about > *, .pile, .deck, .counters > *, .chances li, .legend > *,
     [role=log], .more > *,
     #actions p, #actions button, #actions input, #actions a`)];

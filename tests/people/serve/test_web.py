@@ -304,9 +304,10 @@ def test_recorded_games_are_replayed(client_of):
         assert client.get("/", follow_redirects=False).headers["location"] == "game/0"
         for game in range(3):
             page = client.get(f"/game/{game}").text
-            assert f"Game {game} of 0 to 2." in page and 'data-watched="yes"' in page
-            forms = re.findall(r'<form action="(\d)"', page)
-            assert forms == [str(other) for other in (game - 1, game + 1) if 0 <= other < 3]
+            assert f"Game {game} of 0 to 2" in page and 'data-watched="yes"' in page
+            links = re.findall(r'<a href="(\d)">(\w+)', page)
+            neighbours = ((str(game - 1), "Previous"), (str(game + 1), "Next"))
+            assert links == [link for link in neighbours if 0 <= int(link[0]) < 3]
             with at_table(client, game) as socket:
                 history = json.loads(socket.receive_text())
                 frames = history["frames"]
