@@ -283,6 +283,8 @@ def test_earlier_games_reopen_after_restart(make_play, client_of):
             assert len(history["frames"]) == game.turn + 1 and frame["over"]
             assert play.game(game.game_id).moves == game.moves
         assert client.get(f"/game/{new.game_id - 1}").status_code == 404
+        assert GameFolder(play.folder.path).newest(Rules(), most=1) == [games[1]]
+        assert GameFolder(play.folder.path).newest(Rules(num_players=3)) == []
         assert play.current() == new
 
 
@@ -306,6 +308,7 @@ def test_recorded_games_are_replayed(client_of):
             page = client.get(f"/game/{game}").text
             assert f"Game {game} of 0 to 2" in page and 'data-watched="yes"' in page
             links = re.findall(r'<a href="(\d)">(\w+)', page)
+            assert ('id="new"' in page) == (game < 2)  # the button of the next game
             neighbours = ((str(game - 1), "Previous"), (str(game + 1), "Next"))
             assert links == [link for link in neighbours if 0 <= int(link[0]) < 3]
             with at_table(client, game) as socket:

@@ -48,7 +48,9 @@ function uses(frame, ui) {
       onclick: () => ui.choose({ kind: of, target: null, value: null }, slot !== null),
     }, name);
   };
-  return h("div", { class: "uses" }, use("play", "Play"), use("discard", "Discard"));
+  const group = { role: "group", "aria-label": "Play or discard" };
+  return h("div", { class: "uses", ...(frame.actions.length > 0 ? group : {}) },
+    use("play", "Play"), use("discard", "Discard"));
 }
 
 /** Possible identities and note of the chosen own card. */
