@@ -189,9 +189,11 @@ def test_watched_game_plays_by_itself_until_stopped(make_play, open_page, motion
         moves = play.game(max(play._games)).turn
         page.wait_for_timeout(1500)
         assert play.game(max(play._games)).turn <= moves + 1  # a move that was under way
-        while play.game(max(play._games)).status == "active":
-            press(page, ["End", "ArrowRight"])
-            page.wait_for_timeout(20)
+        page.wait_for_timeout(500)
+        game_id = max(play._games)
+        while play.partner_to_move(game_id):
+            turn = play.game(game_id).turn
+            play.partner_moves(game_id, turn, play.partner_action(game_id))
         page.reload()
         page.wait_for_selector(".board")
         assert page.locator("h1").inner_text() == "Turn 1: Alice's turn"

@@ -302,8 +302,8 @@ function advance() {
 
 /** Autoplay, which waits while the page is hidden. */
 function play() {
-  if (!document.hidden) advance();
-  if (ui.shown === ui.history.length - 1 && ui.frame.over) {
+  if (ui.frame && !document.hidden) advance();
+  if (ui.frame?.over && ui.shown === ui.history.length - 1) {
     ui.stop();
     draw();
   } else playing = setTimeout(play, AUTO_MS);
