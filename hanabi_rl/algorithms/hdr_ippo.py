@@ -71,7 +71,7 @@ def hdr_objective(kl_weight: Course) -> Objective:
 
 def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
     """PPO learner: the cloned policy's network with a critic."""
-    return PPO(config, bc.network, hdr_objective(config.course("kl_weight")))
+    return PPO(config, bc.network, objective=hdr_objective(config.course("kl_weight")))
 
 
 def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: RLRunConfig) -> float:

@@ -19,7 +19,6 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.partner_population import PartnerPopulation
-from hanabi_rl.learning.ppo import LearnerState
 from hanabi_rl.learning.prioritized_partners import (
     PrioritizedPartnerPPO,
     PrioritizedPartnerState,
@@ -27,6 +26,7 @@ from hanabi_rl.learning.prioritized_partners import (
     rank_priorities,
 )
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 
 PyTree = Any
 

@@ -16,6 +16,7 @@ METRICS: dict[str, dict[str, str]] = {
         "partner_seats": "mean number of seats that partners held per game",
         "min_partner_score": "lowest moving average of scores with a partner; `priority_exponent`",
         "shaping_reward": "shaping reward of all players per game before it fades; other games",
+        "diversity_bonus": "mean diversity reward per timestep; `alpha` of MEP and TrajeDi",
         "teaming": "constructive links per game; `teaming_weight`",
         "g1": "discards of cards known playable per game; `g1_weight` to `g3_weight`",
         "g2": "plays of cards known unplayable per game; the same",
@@ -31,9 +32,12 @@ METRICS: dict[str, dict[str, str]] = {
         "kl_to_bc": "KL(BC || policy), nats per decision; HDR-IPPO",
         "first_max_log_ratio": "largest log ratio in the first minibatch: 0 except for rounding",
         "decision_fraction": "fraction of the learner's rows that are decisions",
-        "return_mean": "mean target of the critic",
+        "return_mean": "mean target of the critic, or of action values",
         "gradient_norm": "global norm of the gradient before clipping",
         "parameter_norm": "global norm of the parameters after the update",
+    },
+    "Q-learning update, mean over gradient steps": {
+        "td_error": "mean absolute error of the values, points",
     },
     "evaluation, greedy on selection decks": {
         "selfplay_mean": "mean score in self-play",
