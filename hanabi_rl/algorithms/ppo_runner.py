@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
@@ -355,7 +356,7 @@ class PPOLearner:
 
     def update(self, state: LearnerState, actors: RunnerState) -> tuple[Any, Any, Any]:
         """See `Learner`; the first update starts the clock of `steps_per_s`."""
-        self.last_log = self.last_log or (time.monotonic(), int(state.update.max()))
+        self.last_log = self.last_log or (time.monotonic(), int(np.max(state.update)))
         return self.compiled(state, actors, self.context)
 
     def terms(self, number: int, metrics: dict[str, Any]) -> dict[str, Any]:

@@ -140,8 +140,7 @@ class PPO(RolloutLearner):
         numbers. If a return, loss or gradient is not finite, the learner is unchanged and the
         metrics name the cause."""
         examples = self.minibatches(key, index, experience.rollout)
-        done = jnp.minimum(self.progress(self.env_steps(learner)), 1.0)
-        experience = experience.replace(progress=done)
+        experience = experience.replace(progress=self.progress(self.env_steps(learner)))
 
         def step(
             carry: tuple[PyTree, PyTree], example: tuple[jax.Array, jax.Array]

@@ -147,20 +147,19 @@ class RolloutLearner:
     def optimizer(self) -> optax.GradientTransformation:
         """Adam (eps 1e-5) after clipping by global norm; constant rate within an update."""
         config = self.config
-        steps_per_update = config.gradient_steps_per_update
         updates = self.schedule_updates or config.num_updates
         lr: Any = config.lr
         if config.lr_schedule != "constant":
             course = falling(config.lr_schedule, config.lr, config.final_lr, updates)
-            lr = lambda count: course(jnp.minimum(count // steps_per_update, updates - 1))  # noqa: E731
+            steps = config.gradient_steps_per_update
+            lr = lambda count: course(jnp.minimum(count // steps, updates - 1))  # noqa: E731
         # flat: one vector of all parameters instead of a small loop per leaf
         return optax.flatten(
             optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(lr, eps=1e-5))
         )
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, RunnerState, losses.Metrics]]:
-        """`update` on all devices: (learner, sharded actors, context) -> (learner, sharded actors,
-        metrics)."""
+        """`update` on all devices: (learner, sharded actors, context) -> the two, and metrics."""
         check_divides(
             "num_shuffle_blocks", self.config.num_shuffle_blocks, "devices", parallel.num_devices()
         )
@@ -192,8 +191,8 @@ class RolloutLearner:
     def progress(self, timesteps: jax.Array) -> jax.Array:
         """Fraction of training completed after `timesteps` environment timesteps, float32 []."""
         config = self.config
-        updates = self.schedule_updates or config.num_updates
-        return timesteps / float(updates * config.num_envs * config.num_steps)  # exceeds 32 bits
+        updates = self.schedule_updates or config.num_updates  # all steps may exceed 32 bits
+        return jnp.minimum(timesteps / float(updates * config.num_envs * config.num_steps), 1.0)
 
     def joint_actions(self, rollout: Rollout) -> jax.Array:
         """Actions that the environment took: int32 [T, N] of the current player, or [T, N, P]."""
