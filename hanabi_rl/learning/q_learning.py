@@ -38,6 +38,7 @@ from hanabi_rl.learning.rollout import (
 )
 from hanabi_rl.learning.rollout_learner import LearnerState, RolloutLearner
 from hanabi_rl.storage.validation import (
+    INT32_MAX,
     LearningRate,
     NonNegative,
     PositiveInt,
@@ -77,7 +78,7 @@ class QLearningConfig(RolloutConfig):
     """Learn values rescaled by R2D2's h(x)."""
     sequence_chunks: PositiveInt = 2
     """Chunks of a sequence; consecutive sequences overlap in all but one."""
-    burn_in: Annotated[int, Range(0)] = 20
+    burn_in: Annotated[int, Range(0, INT32_MAX)] = 20
     """Timesteps at the start of a sequence that only renew the carry; 0 for a network without
     memory."""
     batch_size: PositiveInt = 128

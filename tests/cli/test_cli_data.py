@@ -239,7 +239,7 @@ def test_demos(capsys, tmp_path, monkeypatch):
         ),
         (
             ["data", "convert", "FILE", "games.pickle"],
-            "ending in .safetensors, .json, .jsonl, got games.pickle",
+            "ending in .safetensors, .json, .jsonl, .openspiel, got games.pickle",
         ),
         (["replay", "FILE", "--game", "20"], "expected --game in 0..19, got 20"),
         (["replay", "FILE", "--game", "20", "--browser"], "expected --game in 0..19, got 20"),
