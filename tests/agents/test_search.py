@@ -189,6 +189,7 @@ def exact_values(
     return np.array(scores) @ weight, len(decks)
 
 
+@pytest.mark.slow  # plays every hand and move in Python
 def test_values_match_exhaustive_rollouts() -> None:
     """Exact at the end of the deck."""
     games = games_at_the_end()[:10]

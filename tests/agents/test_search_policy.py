@@ -92,6 +92,7 @@ def test_reconstructed_state_matches_observation() -> None:
     assert since.max() > 0
 
 
+@pytest.mark.slow  # compiles for seconds
 def test_last_round_starts_at_empty_deck() -> None:
     rules = Rules(
         num_players=2, num_colors=2, num_ranks=3, hand_size=3, num_cards_of_rank=(1, 1, 1)

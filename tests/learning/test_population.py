@@ -181,6 +181,7 @@ def trained(ppo: PPO, number: int, key: jax.Array) -> tuple[Any, Any, Any]:
     return learner, actors, jax.device_get(metrics)
 
 
+@pytest.mark.slow  # compiles for seconds
 def test_members_without_bonus_learn_as_alone() -> None:
     """Each with its own key."""
     ppo, key = make_ppo(alpha=0.0, lr=1e-3), jax.random.key(5)
@@ -268,7 +269,7 @@ def test_every_row_is_paid_the_bonus(rows: tuple[int, ...], monkeypatch: Any) ->
         np.testing.assert_allclose(row, 1 + 0.5 * np.arange(6).reshape(3, 2))
 
 
-@pytest.mark.parametrize("bonus", [mep_bonus, TrajeDiBonus()])
+@pytest.mark.parametrize("bonus", [mep_bonus, pytest.param(TrajeDiBonus(), marks=pytest.mark.slow)])
 def test_populations_learn_all_conventions(bonus: Any) -> None:
     """Of this seed two members share a convention without the bonus; each has its own with it."""
 

@@ -26,8 +26,20 @@ def start(learner: QLearner) -> tuple[Any, Any]:
 
 CASES = [
     pytest.param(TINY_3P, LSTM, {}, id="lstm"),
-    pytest.param(TINY, StructuredConfig(trunk=(16,), head=8, critic=(16,)), {}, id="structured"),
-    pytest.param(TINY, FEED_FORWARD, {"current_player_only": True}, id="current-player"),
+    pytest.param(
+        TINY,
+        StructuredConfig(trunk=(16,), head=8, critic=(16,)),
+        {},
+        id="structured",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        TINY,
+        FEED_FORWARD,
+        {"current_player_only": True},
+        id="current-player",
+        marks=pytest.mark.slow,
+    ),
     pytest.param(
         TINY_3P,
         StructuredConfig(features="hint-history", trunk=(16,), head=8, critic=(16,)),
