@@ -151,8 +151,8 @@ def _words(text: str) -> list[str]:
 
 def fallback_move(question: Mapping[str, Any]) -> int:
     """Action for a model without a legal answer: discard the oldest card without a hint, otherwise
-    give the first legal hint, otherwise discard the oldest card. It plays no card unless nothing
-    else is legal."""
+    give the first legal hint, otherwise discard the oldest card. It plays a card only if no
+    discard and no hint is legal."""
     view, legal = question["view"], question["legal"]
     hand = view["hands"][view["you"]]
     discards = [option for option in legal if option["kind"] == "discard"]

@@ -257,8 +257,9 @@ class PairLearner:
         return {"pair": f"{self.number + 1}/{self.config.num_pairs}", **score}
 
     def policy(self, learners: PerLearner) -> NetworkPolicy:
-        """Not saved by `Trainer`, but with the complete pair."""
-        raise NotImplementedError
+        """Response of the last evaluation; saved with the complete pair."""
+        del learners
+        return self.snapshots[-1].policies.response
 
     def evaluate(self, learners: PerLearner) -> dict[str, float]:
         """Score of the pair, kept with its policies in `snapshots`."""

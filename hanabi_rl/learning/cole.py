@@ -110,7 +110,12 @@ class COLEPPO(PrioritizedPartnerPPO):
         sums = metrics.pop("selfplay_scores"), metrics.pop("selfplay_games")
         alone = moving_averages(learner.selfplay[None], jnp.zeros(1, jnp.int32), *sums)[0]
         updated = self.next_generation(updated.replace(selfplay=alone))
-        return updated, actors, metrics | {"snapshots": updated.added.astype(jnp.float32)}
+        return (
+            updated,
+            actors,
+            metrics
+            | {"snapshots": jnp.minimum(updated.added, self.num_env_groups).astype(jnp.float32)},
+        )
 
     def env_group_metrics(self, rollout: Rollout) -> Metrics:
         """See `PrioritizedPartnerPPO`, with the sums of the games without partners, [1]."""

@@ -33,7 +33,8 @@ class TrainingEvaluation:
 class StopTraining(Exception):  # noqa: N818 - a request, not an error
     """Raised by a callback to end training. The run is saved and reported, and can be resumed.
 
-    Training ends after at least one update, and a clone's with a self-play evaluation.
+    Raised at the initial evaluation, it takes effect at the next one. A clone's training ends with
+    a self-play evaluation. In behaviour_preferring it ends the current pair.
     """
 
 

@@ -17,7 +17,7 @@ METRICS: dict[str, dict[str, str]] = {
         "min_partner_score": "lowest moving average of scores with a partner; `priority_exponent`",
         "shaping_reward": "shaping reward of all players per game before it fades; other games",
         "diversity_bonus": "mean diversity reward per timestep; `alpha` of MEP and TrajeDi",
-        "snapshots": "earlier versions of the learner among its partners; COLE",
+        "snapshots": "snapshots that exist, random ones at the start included; COLE",
         "teaming": "constructive links per game; `teaming_weight`",
         "g1": "discards of cards known playable per game; `g1_weight` to `g3_weight`",
         "g2": "plays of cards known unplayable per game; the same",

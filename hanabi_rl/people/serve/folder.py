@@ -100,7 +100,7 @@ class GameFolder:
     def newest(self, rules: Rules, most: int = 10) -> list[Game]:
         """Load the newest finished games of these rules, newest first."""
         found: list[Game] = []
-        pattern = f"{rules.num_players}p-[0-9]*.safetensors"
+        pattern = f"{rules.num_players}p-{'[0-9]' * 16}.safetensors"  # microseconds
         for path in sorted(self.path.glob(pattern), reverse=True)[:most]:
             with contextlib.suppress(FileNotFoundError, ValueError):  # other files
                 found.append(self.game(int(path.stem.partition("-")[2]), rules))

@@ -96,7 +96,7 @@ class LocalPlay(GameTables):
     def game(self, game_id: int) -> Game:
         """See `GameTables.game`; earlier games are read from the folder."""
         if game_id not in self._games and self.folder is not None and not self.watched:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, ValueError):
                 self._add_game(self.folder.game(game_id, self.rules), {})
         return super().game(game_id)
 
