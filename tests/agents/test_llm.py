@@ -261,10 +261,12 @@ def test_pause_that_the_server_asks_for(play, monkeypatch):
         model.move(question())
         handler.retry_after = "2"
         model.move(question(10))
+        standin.answers, handler.retry_after = [500, "MOVE: Play slot 1"], "nan"
+        model.move(question(10, 15))
         standin.answers, handler.retry_after = [500], "600"  # longer than the move may take
         model.move(question(17))
         assert model.usage.fallbacks == 1
-    assert pauses == [2]  # no second call after 600 s
+    assert pauses == [2, llm.FIRST_PAUSE_S]  # no second call after 600 s
 
 
 @pytest.mark.parametrize(
@@ -322,6 +324,9 @@ def test_transcript_answers_again(play, tmp_path):
     with StandIn("I pass", "MOVE: Hint Bob red") as standin:
         assert play(standin).move(question()) == 10
         with (tmp_path / "llm/transcript.jsonl").open("a") as file:
+            file.write('{"request": {"model": "small"}')
+        play(standin)
+        with (tmp_path / "llm/transcript.jsonl").open("a") as file:
             file.write('{"answer": "MO')
         again = play(standin)
         assert again.move(question()) == again.move(question()) == 10
@@ -332,7 +337,7 @@ def test_transcript_answers_again(play, tmp_path):
     with StandIn("MOVE: Play slot 1") as elsewhere:
         assert play(elsewhere).move(question()) == 5
     lines = (tmp_path / "llm/transcript.jsonl").read_text().splitlines()
-    assert len(lines) == 5 and "answer" in json.loads(lines[-1])
+    assert len(lines) == 6 and "answer" in json.loads(lines[-1])
 
 
 def test_prompt_in_words():
