@@ -35,7 +35,6 @@ from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.launch.zero_shot import ComparisonRuns, ZeroShot
 from hanabi_rl.learning.biased_rewards import OvercookedEventWeights
 from hanabi_rl.learning.rewards import GameShaping
-from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.play.game_episodes import play_episodes
 from hanabi_rl.storage.files import read_json, write_json
 
@@ -110,7 +109,6 @@ class KitchenRuns(ComparisonRuns):
             self.config.agent_steps,
             seed=seed,
             partners=(clone,),
-            network=KitchenConfig(),
             start_states=starts,
         )
 
