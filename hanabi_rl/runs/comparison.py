@@ -15,6 +15,7 @@ from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Part, text_rows
 from hanabi_rl.runs.found_runs import (
     FINISHED,
+    SELFPLAY_SCORES,
     FoundRun,
     SeedGroup,
     differing_fields,
@@ -39,7 +40,7 @@ _PANELS = {  # metric -> title, unit
     "entropy": ("Entropy in training", "nats"),
 }
 _SCORES = {  # column -> summary keys, without `_mean`
-    "self-play": ("selfplay", "policy_selfplay", "pair_score"),
+    "self-play": SELFPLAY_SCORES,
     "with partners": ("crossplay_with_partners",),
     "with BC": ("crossplay_with_bc",),
 }
