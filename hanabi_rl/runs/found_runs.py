@@ -23,7 +23,7 @@ FINISHED, RESUMABLE, STARTED = "finished", "resumable", "no checkpoint"
 """States of a run."""
 _NOT_COMPARED = {"seed", "seeds", "preset", *RESUMABLE_FIELDS} - {"total_steps"}
 SELFPLAY_SCORES = ("selfplay", "policy_selfplay", "pair_score")
-"""Summary keys of the score, without `_mean`, by algorithm: PPO, BC, pairs of behaviour-preferring partners."""
+"""Summary keys of the score in self-play, without `_mean`: PPO, BC, behaviour-preferring pairs."""
 
 
 @dataclasses.dataclass(frozen=True)
