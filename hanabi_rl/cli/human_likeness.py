@@ -30,8 +30,8 @@ def human_likeness(
     humans' more than 95% of random halves of the human games differ from each other.
 
     Args:
-        games: .safetensors (AH2AC2), .json or .jsonl (hanab.live); only human seats count if the
-            file names them.
+        games: .safetensors (AH2AC2), .json or .jsonl (hanab.live), .openspiel; only human seats
+            count if the file names them.
         predict: other file of the same game for the prediction of moves, with humans that the
             agents were not trained on.
         clone: agent for additional games: one agent with copies of the clone.

@@ -41,8 +41,8 @@ def behaviour(
     The table includes the values of AH2AC2's Table 10 for the same number of players.
 
     Args:
-        source: agent for self-play, or file of games (.safetensors, .json or .jsonl), of which only
-            human seats count if it names them.
+        source: agent for self-play, or file of games (.safetensors, .json, .jsonl or .openspiel);
+            only human seats count if the file names them.
         games: number of self-play games.
     """
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
@@ -113,7 +113,8 @@ def interdependence(
     another seat made possible. In Overcooked: things that one player handed to the other.
 
     Args:
-        source: agent, or file of games (.safetensors, .json or .jsonl), of which every seat counts.
+        source: agent, or file of games (.safetensors, .json, .jsonl or .openspiel), of which every
+            seat counts.
         partner: agent in the other seats; default: copies of the agent.
         games: number of games to play; None: 1000, of Overcooked 200 with the agent in each seat.
         reference_games: number of decks on which bot:random and bot:convention also play, for

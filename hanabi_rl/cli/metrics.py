@@ -11,6 +11,7 @@ import tyro
 
 from hanabi_rl.cli.agents import (
     DeckSeed,
+    Flag,
     Players,
     Sample,
     load_hanabi_agents,
@@ -39,20 +40,22 @@ def metrics(
     games: BoundedCount = 125,
     seed: DeckSeed = 0,
     sample: Sample = False,
+    paper: Flag = False,
     cache: Path | None = None,
     out: Path | None = None,
 ) -> Parts:
     """Print the objective metrics of Siu et al. 2025, and the human ratings that they predict.
 
     The metrics are points, action entropies, instantaneous coordination, context independence and
-    dominated moves, next to the paper's values for its agents.
+    dominated moves.
 
     Args:
         sources: agents, evaluated in self-play and with the partners; or files of games
-            (.safetensors, .json or .jsonl), with human and other seats separately if the file names
-            them.
+            (.safetensors, .json, .jsonl or .openspiel), with human and other seats separately if
+            the file names them.
         partners: partner agents; default: the other agents.
         games: decks per pair of agents, each played with every seating (125 in the paper).
+        paper: also print and draw the paper's values for its agents (Table 3).
         cache: folder for the games of each pair, shared with `cross-play --cache`; default:
             OUT/cells, without --out no folder.
         out: folder for metrics.png and metrics.json.
@@ -66,14 +69,16 @@ def metrics(
     else:
         folder, setting = cache or (out and out / "cells"), (games, seed, sample)
         profiles, rules, title, about = _played(sources, partners, players, setting, folder)
+    if paper:
+        report.check_paper(rules)
     yield f"{title}\n"
-    yield from report.profile_parts(profiles, rules, recorded)
-    figures = about | report.profiles_dict(profiles, rules, recorded)
+    yield from report.profile_parts(profiles, rules, recorded, paper)
+    figures = about | report.profiles_dict(profiles, rules, recorded, paper)
     if out is not None:
         how = "recorded games" if recorded else "self-play"
         how = "with partners" if any(profile.pairs for profile in profiles) else how
         title = f"Objective metrics, {rules.num_players} players, {how}"
-        report.plot_profiles(profiles, rules, out / "metrics.png", title)
+        report.plot_profiles(profiles, out / "metrics.png", title, paper)
         write_json(out / "metrics.json", figures)
     yield figures
 

@@ -36,7 +36,7 @@ def predict(
 
     Args:
         file: .safetensors (AH2AC2, or games of Overcooked, also FILE?part=train or FILE?part=test),
-            .json or .jsonl (hanab.live); only human seats count if the file names them.
+            .json or .jsonl (hanab.live), .openspiel; only human seats count if the file names them.
         surprising: number of moves with the highest cross-entropy to print.
         out: folder for prediction.png and prediction.json.
     """

@@ -18,7 +18,7 @@ Runs = Annotated[
 
 
 @measure_command
-def compare(runs: Runs, plot: Plot = Path("compare.png")) -> Parts:
+def compare(runs: Runs, plot: Plot = None) -> Parts:
     """Compare training runs: learning curves, final scores, config fields that differ.
 
     Runs that differ only by seed are one line, the mean with a band of one standard error. All

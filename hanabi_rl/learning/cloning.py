@@ -34,8 +34,8 @@ class BCTrainConfig:
     except for the weight decay."""
 
     data: tuple[str, ...] = ()
-    """Game files to clone (.safetensors, hanab.live .json or .jsonl). None: generate games with
-    --demos."""
+    """Game files to clone (.safetensors, hanab.live .json or .jsonl, .openspiel). None: generate
+    games with --demos."""
     val: tuple[str, ...] = ()
     """Game files for validation. None: hold out a tenth of the games, split by deck."""
     demos: tuple[str, ...] = ("convention",)

@@ -29,7 +29,7 @@ def test_metrics_of_an_agent_with_a_partner(policy_folder, tmp_path, capsys):
     assert row["with_partners"]["small_sample"] == SMALL and "*: small sample" in err
     assert row["pairs"]["bot:random"]["games"] == 16
     assert row["with_partners"]["points"] == row["pairs"]["bot:random"]["points"]
-    assert "Agent / partner" in err and "Table 3" not in err  # the paper has another game
+    assert "Agent / partner" in err and "Table 3" not in err and record["published"] is None
     assert (tmp_path / "out" / "metrics.png").stat().st_size > 10_000
     assert json.loads((tmp_path / "out" / "metrics.json").read_text()) == record
     assert len(list((tmp_path / "out" / "cells").iterdir())) == 2
@@ -60,6 +60,13 @@ def test_metrics_of_files(small_file, tmp_path, capsys):
     assert "Recorded games" in err
 
 
+def test_paper_values_on_request(small_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("hanabi_rl.evaluation.reporting.objective_metrics.check_paper", bool)
+    main(["metrics", str(small_file), "--paper", "--out", str(tmp_path), "--json"])
+    out, err = capsys.readouterr()
+    assert "Table 3" in err and "HolmesBot" in json.loads(out)["published"]["table_3"]
+
+
 def test_files_have_unique_labels_and_content(small_file, tmp_path, capsys):
     games = load_games(small_file)
     for folder, which in (("a", slice(0, 6)), ("b", slice(6, 12)), ("c", slice(0, 6))):
@@ -85,6 +92,7 @@ def test_files_have_unique_labels_and_content(small_file, tmp_path, capsys):
         (["FILE", "--partners", "bot:random"], "--partners: expected none with files of games"),
         (["nowhere.safetensors"], "expected a file of games"),
         (["nowhere"], "expected an agent"),
+        (["FILE", "--paper"], "--paper: expected the standard game of 2 players"),
         (["bot:random", "bot:random?colors=0,1,2"], "colours 0 to 4"),
     ],
 )

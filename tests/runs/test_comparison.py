@@ -207,7 +207,12 @@ def test_index_lists_runs_by_config_and_state(runs: Path, tmp_path: Path) -> Non
     assert states == ["no checkpoint", "finished", "finished", "resumable", "finished"]
 
 
-def test_commands(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(
+    runs: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     picture = tmp_path / "out" / "c.png"
     main(["compare", str(runs), "--plot", str(picture), "--json"])
     out, err = capsys.readouterr()
@@ -217,6 +222,9 @@ def test_commands(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert second["scores"]["selfplay"]["mean_ci95"] == [2.5, 3.5]
     assert picture.stat().st_size > 5000 and "[2.50, 3.50]" in err
     assert ["lr", "0.1", "0.5"] in [line.split() for line in err.splitlines()]
+    monkeypatch.chdir(tmp_path)
+    main(["compare", str(runs)])
+    assert "Written" not in capsys.readouterr().err and not list(tmp_path.glob("*.png"))
     (runs / "old").mkdir()
     old = {"format_version": 0, "algorithm": "ippo", "config": {}}
     (runs / "old" / "config.json").write_text(json.dumps(old))

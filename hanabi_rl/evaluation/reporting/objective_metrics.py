@@ -57,19 +57,27 @@ def is_published_game(rules: Rules) -> bool:
     return rules.is_standard and rules.num_players == 2
 
 
-def profile_parts(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool) -> list[Part]:
-    """All tables: with partners, published, self-play, each pair, and predicted ratings."""
+def check_paper(rules: Rules) -> None:
+    """Raise ValueError for another game than the paper's."""
+    if not is_published_game(rules):
+        raise ValueError("--paper: expected the standard game of 2 players")
+
+
+def profile_parts(
+    profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool, paper: bool = False
+) -> list[Part]:
+    """All tables: with partners, published (`paper`), self-play, each pair, and predicted
+    ratings."""
     with_partners = [profile for profile in profiles if profile.pairs]
-    published = is_published_game(rules)
-    names = siu2025.TABLE_3 if published else ()
-    heads = _heads([*(profile.label for profile in profiles), *names])
+    published = siu2025.TABLE_3 if paper else {}
+    heads = _heads([*(profile.label for profile in profiles), *published])
     parts: list[Part] = []
     if with_partners:
         parts += ["With partners: mean ± standard deviation over them"]
         parts += [table([_mean_cells(profile) for profile in with_partners], heads), ""]
     if published:
         source = f"{siu2025.SOURCE}, Table 3: with 19 other agents (points: ± over games)"
-        rows = [[name, *_published_cells(row)] for name, row in siu2025.TABLE_3.items()]
+        rows = [[name, *_published_cells(row)] for name, row in published.items()]
         parts += [source, table(rows, heads), ""]
     parts.append(f"{'Recorded games' if recorded else 'Self-play'}: {_INTERVALS}")
     parts += [_figures_table([(profile.label, profile.self_play) for profile in profiles]), ""]
@@ -83,7 +91,7 @@ def profile_parts(profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: 
         parts += [_figures_table(pairs), ""]
     if any(profile.small or small_sample(profile.self_play) for profile in profiles):
         parts += [_small_sample_lines(), ""]
-    if published and not recorded:
+    if is_published_game(rules) and not recorded:
         parts += ratings_parts(profiles)
     return parts[:-1] if parts[-1] == "" else parts
 
@@ -219,11 +227,10 @@ def _outside(rating: Rating) -> str:
 
 
 def profiles_dict(
-    profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool
+    profiles: Sequence[ObjectiveMetrics], rules: Rules, recorded: bool, paper: bool = False
 ) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`, every `*_sd` a standard deviation;
-    `small_sample` lists metrics with too few moves."""
-    published = is_published_game(rules)
+    `small_sample` lists metrics with too few moves; `published` is None without `paper`."""
     return {
         "format_version": FORMAT_VERSION,
         "players": rules.num_players,
@@ -240,7 +247,7 @@ def profiles_dict(
                 else None,
                 "pairs": {name: _marked(figures) for name, figures in profile.pairs.items()},
                 "ratings": [_rating_dict(rating) for rating in predicted_ratings(profile)]
-                if published and not recorded
+                if is_published_game(rules) and not recorded
                 else [],
             }
             for profile in profiles
@@ -249,7 +256,7 @@ def profiles_dict(
             "source": siu2025.SOURCE,
             "table_3": {name: _row_dict(row) for name, row in siu2025.TABLE_3.items()},
         }
-        if published
+        if paper
         else None,
     }
 
@@ -287,16 +294,16 @@ def _rating_dict(rating: Rating) -> dict[str, Any]:
 
 
 def plot_profiles(
-    profiles: Sequence[ObjectiveMetrics], rules: Rules, path: Path, title: str
+    profiles: Sequence[ObjectiveMetrics], path: Path, title: str, paper: bool = False
 ) -> None:
-    """Draw metrics with partners (without partners: self-play) and Table 3 of the same game."""
+    """Draw metrics with partners (without partners: self-play), and Table 3 if `paper`."""
     together = any(profile.pairs for profile in profiles)
     drawn = [profile for profile in profiles if profile.pairs or not together]
     names = sorted(SHORT, key=lambda name: name not in PUBLISHED)  # gaps at the end
     lines = [
         Line(profile.label, tuple(profile.reported[name] for name in names)) for profile in drawn
     ]
-    if is_published_game(rules):
+    if paper:
         lines += [
             Line(f"{name} (Siu et al.)", _published(row, names, together), _OURS.get(name, ""))
             for name, row in siu2025.TABLE_3.items()

@@ -29,6 +29,7 @@ from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
 from hanabi_rl.evaluation.papers.siu2025 import TABLE_3
 from hanabi_rl.evaluation.reporting import objective_metrics as shown
 from hanabi_rl.evaluation.reporting.objective_metrics import (
+    check_paper,
     plot_profiles,
     profile_parts,
     profiles_dict,
@@ -144,17 +145,20 @@ def test_ratings_use_self_play_and_partner_mean():
     assert not inside.pop("g2_named") and all(inside.values())
 
 
-def test_tables_show_paper_for_same_rules():
+def test_tables_show_paper_on_request():
     rows = [standard("bot:a", b=standard("b").self_play), standard("bot:b")]
-    text = text_of(profile_parts, rows, Rules(), recorded=False)
+    text = text_of(profile_parts, rows, Rules(), recorded=False, paper=True)
     assert "Table 3" in text and "RandomBot" in text and "bot:a / b" in text
     assert "Warning: 3 values are outside" in text and "  0.001 to 0.012" in text
     assert "values of bot:b are from self-play, the paper's from partners" in text
-    assert "values are from self-play" in text_of(profile_parts, rows[1:], Rules(), recorded=False)
+    text = text_of(profile_parts, rows[1:], Rules(), recorded=False)
+    assert "values are from self-play" in text and "RandomBot  " not in text
+    check_paper(Rules())
     for rules in (SMALL, Rules(num_players=3)):
-        text = text_of(profile_parts, rows, rules, recorded=False)
-        assert "Table 3" not in text and "Teamwork" not in text
-    text = text_of(profile_parts, rows[1:], Rules(), recorded=True)
+        assert "Teamwork" not in text_of(profile_parts, rows, rules, recorded=False)
+        with pytest.raises(ValueError, match="--paper: expected the standard game of 2 players"):
+            check_paper(rules)
+    text = text_of(profile_parts, rows[1:], Rules(), recorded=True, paper=True)
     assert "Recorded games" in text and "HolmesBot" in text and "Teamwork" not in text
 
 
@@ -184,7 +188,7 @@ def test_small_samples_are_marked():
         ObjectiveMetrics("b", some).small == marked[:2] and ObjectiveMetrics("c", many).small == []
     )
     text = text_of(profile_parts, [row], Rules(), recorded=False)
-    lines = [line for line in text.splitlines() if " 0.329 ± " in line and "OBL4" not in line]
+    lines = [line for line in text.splitlines() if " 0.329 ± " in line]
     means, alone, much, little = lines  # one per table
     assert "0.329 ± 0.000*" in means and "4.727 ± 0.000*" in means and means.count("*") == 2
     assert "*" not in alone + much
@@ -224,7 +228,8 @@ def test_json_is_complete(profiles):
     assert [row["label"] for row in found["rows"]] == ["one", "two"]
     assert found["rows"][0]["pairs"]["two"]["games"] == 2 * GAMES and found["published"] is None
     assert found["rows"][0]["with_partners"]["points_sd"] is None
-    found = profiles_dict([standard("a")], Rules(), recorded=False)
+    assert profiles_dict([standard("a")], Rules(), recorded=False)["published"] is None
+    found = profiles_dict([standard("a")], Rules(), recorded=False, paper=True)
     assert found["published"]["table_3"]["HolmesBot"]["intra"] is None
     assert found["rows"][0]["ratings"][0]["predictions"]["everyone"]["inside"]
 
@@ -236,7 +241,7 @@ def test_partner_plot_excludes_self_play(tmp_path, monkeypatch):
     )
     rows = [standard("a"), standard("b", partner=standard("p").self_play)]
     for of in (rows, rows[:1]):
-        plot_profiles(of, SMALL, tmp_path / "p.png", "title")
+        plot_profiles(of, tmp_path / "p.png", "title")
     assert plots == [["b"], ["a"]]
 
 
@@ -259,5 +264,5 @@ def test_the_plot_scales_each_axis_and_leaves_gaps(tmp_path, monkeypatch):
     legend = [text.get_text() for text in saved[0].axes[0].get_legend().get_texts()]
     assert legend == ["ours", "flat", "theirs"]
     assert imread(tmp_path / "p.png").std() > 0
-    plot_profiles([standard("bot:holmes")], Rules(), tmp_path / "q.png", "title")
+    plot_profiles([standard("bot:holmes")], tmp_path / "q.png", "title", paper=True)
     assert len(saved[1].axes[0].get_legend().get_texts()) == 1 + len(TABLE_3)
