@@ -8,6 +8,7 @@ from support import ah2ac2_training as paper
 from support.ah2ac2_training import NOT_LEGIBLE, TEXT, Hyperparameters
 
 from hanabi_rl.algorithms.bc_training import BCConfig
+from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
@@ -24,6 +25,7 @@ CLASSES: dict[str, Any] = {
     "br_bc": BRBCConfig,
     "ippo": IPPOConfig,
     "other_play": OtherPlayConfig,
+    "best_response": BestResponseConfig,
 }
 CLONES = {
     name: table
@@ -232,3 +234,32 @@ def test_published_code_presets_are_all_tested() -> None:
         for path in CONFIGS.glob("*/*-ah2ac2-code.toml")
     }
     assert there == set(PUBLISHED)
+
+
+# values that ippo_ff_2p.yaml, ippo_ff_hanabi.yaml, ippo_rnn_hanabi.yaml, br_bc_lstm_2p.yaml and
+# fcp_2p.yaml share, by hand from fd43b45 of FLAIROx/ah2ac2 and c793d09 of FLAIROx/JaxMARL
+_SHARED = {"lr": 5e-4, "num_envs": 1024, "num_steps": 128, "total_steps": 10**10, "epochs": 4}
+_SHARED |= {"num_minibatches": 4, "gamma": 0.99, "gae_lambda": 0.95, "clip_eps": 0.2}
+_SHARED |= {"entropy_coef": 0.01, "value_coef": 0.5, "max_grad_norm": 0.5}
+_SHARED |= {"network.activation": "relu", "network.layer_norm": False, "network.dropout": 0.0}
+_SHARED |= {"clip_value": True, "report_policy": "final"}
+_WIDTHS = ("embedding", "gru", "decoder", "critic")  # fc_dim_size, gru_hidden_dim
+_GRU = {"lr_schedule": "linear", **{f"network.{name}": [128] for name in _WIDTHS}}
+_FEED_FORWARD = {f"network.{name}": [512] for name in ("embedding", "decoder", "critic")}
+_FEED_FORWARD |= {"lr_schedule": "constant", "network.lstm": [], "eval_every": 10_000}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "values"),
+    [
+        ("ippo", "as-published", _FEED_FORWARD),
+        ("ippo", "as-published-gru", _GRU),
+        ("br_bc", "as-published-gru", {"anneal_start": 10**9, "anneal_end": 6 * 10**9} | _GRU),
+        ("best_response", "as-published", {"partner_prob": 1.0, "rematch_prob": 0.0} | _GRU),
+    ],
+)
+def test_as_published_presets_match_public_code(
+    algorithm: str, name: str, values: dict[str, Any]
+) -> None:
+    found = resolved(algorithm, name)
+    assert {field: found[field] for field in _SHARED | values} == _SHARED | values
