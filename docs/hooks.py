@@ -207,12 +207,12 @@ def _modules() -> str:
 
 def _result_tables(folder: Path) -> Iterator[str]:
     """Every CSV file of `folder`, each under its line of README.md."""
-    for line in (folder / "README.md").read_text().splitlines():
+    for line in (folder / "README.md").read_text().replace("](../", "](").splitlines():
         entry = re.fullmatch(r"- \[(.+)\.csv\]\(.+?\): (.+)", line)
         if entry is None:
             yield line
             continue
-        name, about = entry[1], entry[2].replace("](../", "](")
+        name, about = entry[1], entry[2]
         table = _csv_table(folder / f"{name}.csv")
         yield f'\n### {name}\n\n{about} [CSV](results/{name}.csv "Download")\n\n{table}'
 
