@@ -62,7 +62,7 @@ class PlainActor(nn.Module):
 def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
     """Its jitted step, first state, and its further arguments for an epoch."""
     env: Any = jaxmarl.make("hanabi", num_agents=games.rules.num_players)
-    net: Any = PlainActor(int(env.num_moves))
+    net: Any = PlainActor(int(env.num_actions))
     optimizer = optax.adamw(5e-3, weight_decay=1e-4)
 
     def replay(deck: jax.Array, actions: jax.Array) -> Any:
@@ -72,10 +72,10 @@ def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
         def turn(carry: Any, move: jax.Array) -> Any:
             obs, state = carry
             mover = jnp.argmax(state.cur_player_idx)
-            own = jnp.where(jnp.arange(env.num_agents) == mover, move, env.num_moves - 1)
+            own = jnp.where(jnp.arange(env.num_agents) == mover, move, env.num_actions - 1)
             legal = env.get_legal_moves(state)
             seen = [jnp.stack([values[a] for a in env.agents]) for values in (obs, legal)]
-            decided = (jnp.arange(env.num_agents) == mover) & (move != env.num_moves - 1)
+            decided = (jnp.arange(env.num_agents) == mover) & (move != env.num_actions - 1)
             after, state, *_ = env.step_env(
                 jax.random.key(0), state, {a: own[i] for i, a in enumerate(env.agents)}
             )
@@ -105,7 +105,7 @@ def plain(games: Games, batch_size: int) -> tuple[Any, Any, list[Any]]:
         change, opt_state = optimizer.update(jax.grad(loss)(params), opt_state, params)
         return optax.apply_updates(params, change), opt_state, key
 
-    size, moves = games.rules.obs_size, int(env.num_moves)
+    size, moves = games.rules.obs_size, int(env.num_actions)
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
     params = net.init(
         keys, jnp.zeros((1, 1, size)), jnp.zeros((1, 1), bool), jnp.ones((1, 1, moves))

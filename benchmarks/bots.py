@@ -33,14 +33,15 @@ def scores_of(name: str, players: int, games: int, seed: int) -> common.Record:
         "points": round(played.points.mean, 3),
         "points_ci95": [round(bound, 3) for bound in played.points.bounds],
         "zero_rate": round(played.zero_rate, 4),
-        "perfect_rate": round(played.perfect_rate, 4),
+        "perfect_rate": round(played.perfect_rate or 0.0, 4),
     }
 
 
 def measure(games: int = 5000, seed: int = 0, write: str = "no", only: str = "") -> common.Record:
     """Plays every cell; returns the JSON record."""
     record: common.Record = read_json(SCORES_FILE) if only else {}
-    for name in [only] if only else BOTS:
+    of_hanabi = [name for name, bot in BOTS.items() if bot.game in (None, "hanabi")]
+    for name in [only] if only else of_hanabi:
         bot = BOTS[name]
         scores = {}
         for players in (2, 3, 4, 5):

@@ -86,8 +86,8 @@ def bot_agents(count: int = 10) -> tuple[MatrixAgent, ...]:
 def lstm_policy(rules: Rules) -> NetworkPolicy:
     """The paper's network, randomly initialised."""
     network = NetworkConfig(embedding=(1024,), lstm=(512,), decoder=(256,))
-    actor = Actor(network, rules.num_moves)
-    params = init_params(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
+    actor = Actor(network, rules.num_actions)
+    params = init_params(actor, jax.random.key(0), network, rules.obs_shape, rules.num_actions)
     return NetworkPolicy(params=params, rules=rules, network=network)
 
 

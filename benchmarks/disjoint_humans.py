@@ -29,6 +29,7 @@ from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
 from hanabi_rl.evaluation.measure.prediction import predict
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
+from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.storage.files import to_json, write_json
 
 THIRDS = range(3)
@@ -55,7 +56,7 @@ FAMILIES = {
         "3p-small",
         "quick-lstm",
         like="quick-lstm",
-        changes={"keep_points": True, "life_cost": 1.0, "kl_weight": 0.1},
+        changes={"shaping": HanabiShaping(keep_points=True, life_cost=1.0), "kl_weight": 0.1},
     ),
 }
 

@@ -60,7 +60,7 @@ def multi_agent(env: Any, num_envs: int, steps: int) -> tuple[Loop, Any]:
         seen = sum(_read(obs[agent], total) for agent in env.agents)
         key, act_key, env_key = jax.random.split(_mixed(key, seen), 3)
         legal = legal_moves(state)
-        noise = jax.random.uniform(act_key, (num_envs, int(env.num_moves)))
+        noise = jax.random.uniform(act_key, (num_envs, int(env.num_actions)))
         actions = {agent: jnp.argmax(noise * legal[agent], axis=-1) for agent in env.agents}
         obs, state, reward, done, _ = advance(jax.random.split(env_key, num_envs), state, actions)
         return (state, obs, key, total + reward["__all__"].sum() + done["__all__"].sum()), None

@@ -31,9 +31,9 @@ def sides_of(players: int, feature_set: FeatureSet) -> tuple[dict[str, Any], com
     """The two sides to time, and what is known before."""
     rules, name = Rules(num_players=players), f"{players}p_{feature_set}"
     state = deal(rules, jnp.asarray(evaluation_decks(rules, GAMES, 0)))
-    view, reset = StructuredView(feature_set), jnp.zeros(GAMES, bool)
-    memory = view.new_memory(rules, GAMES)
-    look = jax.jit(lambda memory, state: view.look_at(rules, memory, state, reset, None))
+    view, reset = StructuredView(rules, feature_set), jnp.zeros(GAMES, bool)
+    memory = view.memory(GAMES)
+    look = jax.jit(lambda memory, state: view.read(memory, state, reset, None))
     looked, compile_s = common.compiled(look, memory, state)
     features, legal = looked(memory, state)[1], legal_for_current_player(rules, state)
     module = StructuredActorCritic(StructuredConfig(feature_set))

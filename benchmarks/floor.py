@@ -67,7 +67,7 @@ def layers(
         (rules.obs_size, embedding),
         (embedding, 4 * lstm),
         (lstm, decoder),
-        (decoder, rules.num_moves),
+        (decoder, rules.num_actions),
     ]
     return actor, [(lstm, critic), (critic, 1)]
 

@@ -29,9 +29,8 @@ FLOW = (
 ENTRY = ["hanabi_rl.launch.script", "hanabi_rl.algorithms.hdr_ippo"]
 WAY = {
     "launch.script": ("main", "train"),
-    "launch.sweep": ("run_seeds",),
     "algorithms.registry": ("_Algorithms.__getitem__",),
-    "algorithms.hdr_ippo": ("hdr_objective", "hdr_ippo", "HDRIPPO.run", "HDRIPPO.training"),
+    "algorithms.hdr_ippo": ("hdr_objective", "hdr_ippo", "HDRIPPO.training"),
     "algorithms.ppo_runner": (
         "TrainingSetup",
         "PPOAlgorithm.run",
@@ -46,7 +45,9 @@ WAY = {
         "Experience",
         "PPO.env",
         "PPO.view",
+        "PPO.privileged",
         "PPO.module",
+        "PPO.initial_carry",
         "PPO.apply",
         "PPO.collector",
         "PPO.init",
@@ -57,32 +58,55 @@ WAY = {
         "PPO.make_experience",
         "PPO.reward",
         "PPO.progress",
-        "PPO.current_player_actions",
+        "PPO.joint_actions",
         "PPO.returns",
         "PPO.update_epochs",
         "PPO.minibatches",
+        "PPO.examples_per_block",
         "PPO.gradient",
         "PPO.batch",
         "global_weights",
         "normalize",
     ),
-    "learning.network_inputs": ("_observation_view",),
-    "learning.rollout": ("EpisodeSetup", "TrainContext", "RunnerState", "Rollout", "Collector"),
+    "learning.network_inputs": ("observation_view", "_structured_view"),
+    "learning.rollout": (
+        "EpisodeSetup",
+        "self_play",
+        "TrainContext",
+        "RunnerState",
+        "Rollout",
+        "Collector",
+    ),
     "learning.observation_views": (
         "ViewOutput",
-        "ObservationView.rows",
-        "ObservationView.memory",
-        "ObservationView.encode_step",
-        "ObservationView.seats",
-        "ObservationView.select_rows",
-        "ObservationView.select_current_player",
-        "ObservationView.stored_inputs",
-        "ObservationView.minibatch_index",
-        "ObservationView.seat_at",
-        "ObservationView.minibatch_inputs",
+        "ObservationView.noise_rows",
+        "ObservationView.decides",
+        "CurrentPlayerView.rows",
+        "CurrentPlayerView.encode_step",
+        "CurrentPlayerView.seats",
+        "CurrentPlayerView.select_rows",
+        "CurrentPlayerView.joint_action",
+        "CurrentPlayerView.stored_inputs",
+        "CurrentPlayerView.minibatch_index",
+        "CurrentPlayerView.seat_at",
+        "CurrentPlayerView.minibatch_inputs",
+        "CurrentPlayerView._legal",
+        "flatten_rows",
+        "unflatten_rows",
     ),
-    "learning.partner_population": ("apply_policy", "_apply_one"),
-    "learning.rewards": ("training_reward",),
+    "learning.structured_view": (
+        "StructuredView.memory",
+        "StructuredView.read",
+        "true_hand_of_current_player",
+    ),
+    "learning.partner_population": ("apply_policy", "_apply_one", "_reads_inputs"),
+    "agents.policy": ("NetworkPolicy.step_features",),
+    "learning.rewards": (
+        "HanabiShaping.reward",
+        "HanabiShaping.score_reward",
+        "true_score_weight",
+        "with_biased_reward",
+    ),
     "learning.returns": ("td_error", "gae"),
     "learning.minibatches": ("minibatch_indices",),
     "learning.losses": (
@@ -93,7 +117,9 @@ WAY = {
         "ppo_loss",
     ),
 }
-"""What one reads, module by module, of HDR-IPPO with the paper's network, seats and reward."""
+"""What one reads, module by module, of the README's run: HDR-IPPO with the structured network, its
+privileged critic and its reward. Leaves: rules and environment, features and layers of the network,
+flags, the clone, evaluation, metrics and files."""
 
 
 def modules(package: Path) -> dict[str, Path]:
@@ -177,26 +203,34 @@ def subpackage(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
-def definitions(path: Path) -> dict[str, int]:
+def definitions(path: Path, *, docs: bool = True) -> dict[str, int]:
     """The lines of every function, class and method of a module by its name (`PPO.update`), its
-    decorators and docstring among them."""
+    decorators among them; with `docs` also docstrings, comments and blank lines."""
     found: dict[str, int] = {}
+    text, skipped = path.read_text(), set[int]()
+    if not docs:
+        lines = enumerate(text.splitlines(), start=1)
+        skipped |= {number for number, line in lines if re.fullmatch(r"\s*(#.*)?", line)}
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                skipped |= set(range(node.lineno, (node.end_lineno or 0) + 1))
 
     def add(body: Iterable[ast.stmt], prefix: str) -> None:
         for node in body:
             if not isinstance(node, ast.FunctionDef | ast.ClassDef):
                 continue
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            found[prefix + node.name] = (node.end_lineno or first) - first + 1
+            own = set(range(first, (node.end_lineno or first) + 1))
+            found[prefix + node.name] = len(own - skipped)
             if isinstance(node, ast.ClassDef):
                 add(node.body, f"{prefix}{node.name}.")
 
-    add(ast.parse(path.read_text()).body, "")
+    add(ast.parse(text).body, "")
     return found
 
 
-def way(package: Path, names: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Lines of what one reads, by `module:name`.
+def way(package: Path, names: Mapping[str, Sequence[str]], *, docs: bool = True) -> dict[str, int]:
+    """Lines of what one reads, by `module:name`; docs: see `definitions`.
 
     Raises:
         ValueError: a name is gone from its module, or its module.
@@ -204,12 +238,23 @@ def way(package: Path, names: Mapping[str, Sequence[str]]) -> dict[str, int]:
     known, lines = modules(package), {}
     for module, wanted in names.items():
         path = known.get(f"{package.name}.{module}")
-        there = {} if path is None else definitions(path)
+        there = {} if path is None else definitions(path, docs=docs)
         for name in wanted:
             if name not in there:
                 raise ValueError(f"WAY: expected {name} in {package.name}.{module}, got none")
             lines[f"{module}:{name}"] = there[name]
     return lines
+
+
+def way_chain(graph: Graph, package: str, names: Iterable[str]) -> list[str]:
+    """The longest chain of imports among the modules of `WAY`; the registry imports the algorithm
+    of the run."""
+    wanted = {f"{package}.{module}" for module in names}
+    among = {name: graph.get(name, set()) & wanted for name in wanted}
+    registry, algorithm = f"{package}.algorithms.registry", f"{package}.algorithms.hdr_ippo"
+    if registry in among:
+        among[registry].add(algorithm)
+    return longest_chain(among)
 
 
 def package_map(package: Path) -> str:
@@ -280,6 +325,8 @@ def figures(package: Path, entry: Sequence[str]) -> dict[str, Any]:
         ),
         "way": (read := way(package, WAY)),
         "way_lines": sum(read.values()),
+        "way_code_lines": sum(way(package, WAY, docs=False).values()),
+        "way_chain": way_chain(loaded, top, WAY),
         "longest_chain": longest_chain(inner_loaded),
         "longest_chain_when_asked": longest_chain(inner),
     }
@@ -297,6 +344,7 @@ def main() -> None:
         print(package_map(args.package), end="")
         return
     found = figures(args.package, args.entry)
+    steps = found["way_chain"]
     chain, longer = found["longest_chain"], found["longest_chain_when_asked"]
     lines = [
         f"{found['modules']} modules in {found['subpackages']} subpackages, "
@@ -304,7 +352,9 @@ def main() -> None:
         f"one training run ({', '.join(args.entry)}) loads {found['entry_imports']} of them, at "
         f"most {found['entry_imports_when_asked']}",
         f"from the script to the PPO gradient: {found['way_lines']:,} lines in "
-        f"{len(found['way'])} functions and classes of {len(WAY)} modules",
+        f"{len(found['way'])} functions and classes of {len(WAY)} modules, "
+        f"{found['way_code_lines']:,} without docstrings and comments",
+        f"chain of these modules, {len(steps)}: {' -> '.join(steps)}",
         f"longest chain, {len(chain)}: {' -> '.join(chain)}",
         f"longest chain with what is imported when asked for, {len(longer)}: {' -> '.join(longer)}",
         f"circles of modules: {found['circles'] or 'none'}",

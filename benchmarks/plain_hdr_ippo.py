@@ -58,7 +58,7 @@ class ActorCritic(nn.Module):
 def build(players: int, envs: int, steps: int) -> tuple[Any, Any]:
     """The jitted update, which returns what it takes, and its first arguments."""
     env: Any = jaxmarl.make("hanabi", num_agents=players)
-    net: Any = ActorCritic(int(env.num_moves))
+    net: Any = ActorCritic(int(env.num_actions))
     agents, n = env.agents, players * envs
 
     def stack(d: dict[str, jax.Array]) -> jax.Array:

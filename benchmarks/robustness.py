@@ -34,6 +34,7 @@ from hanabi_rl.evaluation.measure.intervals import mean_interval
 from hanabi_rl.evaluation.measure.unit_tests import category_means, run_tests
 from hanabi_rl.evaluation.reporting.plots import COLORS
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.play.demos import demo_games
 from hanabi_rl.runs.run_dir import BEST_ACCURACY, LATEST_POLICY
@@ -132,8 +133,7 @@ def best_response(out: Path, agent: Trained, partners: list[str], data: Path, st
         lr=1e-3,
         epochs=3,
         clip_value=False,
-        keep_points=True,
-        life_cost=0.5,
+        shaping=HanabiShaping(keep_points=True, life_cost=0.5),
         privileged_critic=True,
         eval_every=10_000,
         eval_games=64,

@@ -26,8 +26,8 @@ from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.search.history import SearchCarry
 from hanabi_rl.agents.search.search_policy import SearchPolicy
 from hanabi_rl.agents.structured.features import features_of, update_memory
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.games.hanabi.dynamics import legal_for_current_player, step
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 

@@ -164,7 +164,7 @@ def _next_move(table: PythonGame, score: int) -> int:
     plays = [slot for slot, rank in enumerate(need) if (rank == 0) == (score > 0)]
     if plays and (score == 0 or sum(table.fireworks) < score):
         return rules.hand_size + min(plays, key=lambda slot: cards[slot] % rules.num_ranks)
-    hints = [a for a in range(2 * rules.hand_size, rules.num_moves - 1) if not _why_not(table, a)]
+    hints = [a for a in range(2 * rules.hand_size, rules.num_actions - 1) if not _why_not(table, a)]
     useless = [slot for slot, rank in enumerate(need) if rank < 0 or cards.count(cards[slot]) > 1]
     if not _why_not(table, 0) and (useless or not hints):
         return (useless or [int(np.argmax(need))])[0]

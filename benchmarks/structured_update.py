@@ -73,7 +73,7 @@ def work(config: IPPOConfig) -> list[Work]:
 
     def inputs(rows: int) -> tuple[Any, ...]:
         view = jax.tree.map(lambda x: jnp.zeros((1, rows, *x.shape[1:]), jnp.float16), shown)
-        legal = jnp.ones((1, rows, rules.num_moves), bool)
+        legal = jnp.ones((1, rows, rules.num_actions), bool)
         return (), view, legal, legal[..., 0], jnp.zeros((1, rows, told))
 
     params = jax.eval_shape(module.init, jax.random.key(0), *inputs(1))

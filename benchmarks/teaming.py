@@ -1,7 +1,7 @@
 r"""Effect of a reward for constructive links, from a sweep over `teaming_weight`.
 
-    python train/sweep.py --algorithm ippo --preset small --grid 'teaming_weight=[0.0, 0.3]' \
-        --seeds 0 1 2 3 4 --run-dir DIR
+    python train/sweep.py --algorithm ippo --preset small \
+        --grid 'shaping.teaming_weight=[0.0, 0.3]' --seeds 0 1 2 3 4 --run-dir DIR
     python benchmarks/teaming.py --sweep DIR --plot docs/teaming.png --json
 
 One line per weight: greedy self-play of every run's policy on the report decks, mean and 95%
@@ -46,11 +46,11 @@ _SMOOTH = 15  # updates that a point of a curve is the mean of
 def runs_of(sweep: Path) -> dict[float, list[Path]]:
     """The finished runs of each weight."""
     found: dict[float, list[Path]] = {}
-    for summary in sorted(sweep.glob("teaming_weight=*/s*/summary.json")):
+    for summary in sorted(sweep.glob("*teaming_weight=*/s*/summary.json")):
         weight = float(summary.parent.parent.name.split("=")[1])
         found.setdefault(weight, []).append(summary.parent)
     if not found:
-        raise SystemExit(f"--sweep {sweep}: expected runs in teaming_weight=*/s*, found none")
+        raise SystemExit(f"--sweep {sweep}: expected runs in *teaming_weight=*/s*, found none")
     return found
 
 

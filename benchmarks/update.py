@@ -56,7 +56,11 @@ def learner(
     )
     network, rules = NetworkConfig(), config.game
     params = init_params(
-        Actor(network, rules.num_moves), jax.random.key(1), network, rules.obs_size, rules.num_moves
+        Actor(network, rules.num_actions),
+        jax.random.key(1),
+        network,
+        rules.obs_shape,
+        rules.num_actions,
     )
     clone = NetworkPolicy(params=params, rules=rules, network=network, precision=precision)
     return hdr_ippo(config, clone), clone

@@ -120,12 +120,6 @@ def _commands() -> Iterator[str]:
     os.environ["COLUMNS"] = "84"
     yield "# Commands\n\nOutput of `hanabi-rl COMMAND --help`."
     for name in _subcommands(_printed("--help")):
-        if name in (
-            "train",
-            "sweep",
-            "zero-shot",
-        ):  # the fields of every algorithm's config: see presets
-            continue
         text = _printed(name, "--help")
         yield f"\n## {name}\n\n```text\n{text}\n```"
         for command in _subcommands(text):

@@ -23,8 +23,8 @@ NETWORK = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,))
 
 @jax.jit
 def policy(key: jax.Array) -> NetworkPolicy:
-    module = Actor(NETWORK, RULES.num_moves)
-    params = init_params(module, key, NETWORK, RULES.obs_size, RULES.num_moves)
+    module = Actor(NETWORK, RULES.num_actions)
+    params = init_params(module, key, NETWORK, RULES.obs_shape, RULES.num_actions)
     return NetworkPolicy(params=params, rules=RULES, network=NETWORK)
 
 

@@ -19,7 +19,9 @@ def test_notebooks_exist_without_output() -> None:
     assert {path.stem for path in TUTORIALS} == {
         "algorithm",
         "bot",
+        "game",
         "hdr_ippo",
+        "overcooked",
         "partner",
         "unseen_partners",
         "study",
@@ -74,7 +76,7 @@ def test_study_tutorial_always_stops_its_server(
     assert len(started) == 3 and started[1].ended
 
 
-@pytest.mark.parametrize("name", ["algorithm", "partner", "study"])
+@pytest.mark.parametrize("name", ["algorithm", "game", "partner", "study"])
 def test_notebooks_use_new_folders(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ def predict(address, key, policy):
             if frame["turn"] == 0:
                 carry = policy.init_carry(16)
             obs = np.zeros((16, rules.obs_size), np.float32)
-            legal = np.ones((16, rules.num_moves), bool)
+            legal = np.ones((16, rules.num_actions), bool)
             for row, seen in frame["rows"].items():
                 obs[int(row)], legal[int(row)] = seen["obs"], seen["legal_moves"]
             carry, logits = step(policy, carry, obs, legal, np.full(16, frame["turn"] == 0))

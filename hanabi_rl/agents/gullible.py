@@ -3,14 +3,14 @@
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.hint_inference import first_true
-from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.rule_family import believed
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import PyTree
 from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.games.hanabi.bits import first_true
+from hanabi_rl.games.hanabi.cards import next_cards
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import decode_observation
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 IF_PLAYABLE, ALWAYS = 1, 2
@@ -47,5 +47,5 @@ class Gullible(Wrapper):
 def hinted_card(rules: Rules, obs: jax.Array, plays: jax.Array | int) -> jax.Array:
     """Mask bool[H] of the oldest eligible hinted card, given an observation float32[O]."""
     seen = decode_observation(rules, obs)
-    playable = common.playable_cards(rules, common.board_now(seen))
+    playable = next_cards(rules, seen.played)
     return first_true(believed(seen, seen.knowledge[0], playable, plays))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import itertools
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import flax.struct
@@ -57,6 +60,32 @@ def check_distinct(policies: Sequence[Policy], names: Sequence[str], where: str 
             )
         first[identity] = name
     return list(first)
+
+
+def source_hash(cls: type) -> str:
+    """SHA-256 of the file that defines a class outside the package, or in a notebook of its
+    methods; files that it imports do not enter."""
+    if file := getattr(sys.modules.get(cls.__module__), "__file__", None):
+        return _file_hash(file, cls)
+    methods = [value for value in vars(cls).values() if inspect.isfunction(value)]
+    methods = [inspect.unwrap(method) for method in methods]
+    return agent_hash(
+        [_source(method) for method in methods if method.__module__ == cls.__module__]
+    )
+
+
+@functools.cache
+def _file_hash(file: str, cls: type) -> str:
+    """Hash of a file when its class is first used, not after later edits."""
+    del cls
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+def _source(function: Any) -> str:
+    try:
+        return inspect.getsource(function)
+    except OSError:  # typed into a console
+        return str(function.__code__.co_code.hex())
 
 
 def tag_treedef(cls: type) -> None:

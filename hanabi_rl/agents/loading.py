@@ -4,6 +4,8 @@
     agent:NAME                   a trained agent bundled with the package
     ah2ac2:FILE, obl:FILE        published weights
     hf:OWNER/NAME[/FILE][@REV]   an agent on the Hugging Face Hub
+    python:FILE.py:CLASS         your class, also package.module:CLASS; ?parameter=value&...
+    process:COMMAND              your program
     FOLDER                       a policy folder, a run's folder or a checkpoints/<step>
     FILE.safetensors             a policy file, of a run or of `hanabi-rl export`
 
@@ -22,12 +24,13 @@ import numpy as np
 from hanabi_rl.agents.bots.registry import (
     BOTS,
     RENAMED_PARAMETERS,
+    Parameter,
     bot_parameters,
     bot_scores,
     make_bot,
 )
 from hanabi_rl.agents.hub import load_from_hub
-from hanabi_rl.agents.policy import Policy
+from hanabi_rl.agents.policy import Policy, runs_on_host
 from hanabi_rl.agents.policy_file import (
     SUFFIX,
     bundled_files,
@@ -38,12 +41,21 @@ from hanabi_rl.agents.policy_file import (
 )
 from hanabi_rl.agents.policy_folder import read_folder, why_no_policy
 from hanabi_rl.agents.published import load_published
+from hanabi_rl.agents.python_agent import (
+    entry_point_names,
+    make_process_agent,
+    make_python_agent,
+    python_parameters,
+)
 from hanabi_rl.agents.search.config import option_types, search_config
+from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.renamed_fields import RENAMED_OPTIONS
 from hanabi_rl.storage.trees import leaf_paths
+from hanabi_rl.storage.words import did_you_mean
 
 BOT = "bot"
 BUNDLED = "agent"
@@ -55,6 +67,24 @@ LOADERS: dict[str, Callable[[str], Policy]] = {
     HUB: load_from_hub,
 }
 """Scheme of an agent for one game -> its loader, which takes the name without options."""
+
+
+class Maker(NamedTuple):
+    """Source of agents that play any game."""
+
+    make: Callable[..., Policy]
+    """(name without options, rules, parameters by keyword) -> policy."""
+    parameters: Callable[[str], Mapping[str, Parameter]]
+    """Name without options -> the parameters that it takes as options."""
+
+
+PYTHON = "python"
+MAKERS: dict[str, Maker] = {
+    BOT: Maker(make_bot, bot_parameters),
+    PYTHON: Maker(make_python_agent, python_parameters),
+    "process": Maker(make_process_agent, lambda name: {}),
+}
+"""Scheme of agents that play any game -> their source."""
 
 
 _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
@@ -127,6 +157,8 @@ def _with_search(
 
     names = [] if partner_model is None else partner_model.split("+")
     models = [load_policy(name, policy.rules) for name in names]
+    if any(map(runs_on_host, (policy, *models))):
+        raise ValueError("expected policies in JAX, got plain Python or a program")
     return with_search(policy, models, search_config(preset, settings))
 
 
@@ -223,11 +255,22 @@ def parse_name(name: str) -> AgentName:
             raise ValueError(f"{name}: expected {key} once, got it twice")
         options[key] = value
     scheme, colon, path = plain.partition(":")
-    if not colon or scheme not in (BOT, *LOADERS):
+    if not colon or scheme not in (*MAKERS, *LOADERS):
         scheme, path = "", plain
     if scheme == BOT:
         options = {RENAMED_PARAMETERS.get(key, key): value for key, value in options.items()}
     return AgentName(scheme, path, options)
+
+
+def plays_any_game(name: str) -> bool:
+    """True for a bot and the user's own agents, which are made for a game; other agents have
+    theirs."""
+    return parse_name(name).scheme in MAKERS
+
+
+def _parameters(name: AgentName) -> Mapping[str, Parameter]:
+    maker = MAKERS.get(name.scheme)
+    return {} if maker is None else maker.parameters(name.without_options)
 
 
 def strip_options(name: str) -> str:
@@ -235,7 +278,7 @@ def strip_options(name: str) -> str:
     `bot:rules?seed=3`. Text that is not an agent's name is returned unchanged."""
     try:
         parsed = parse_name(name)
-        known = bot_parameters(parsed.without_options) if parsed.scheme == BOT else {}
+        known = _parameters(parsed)
     except ValueError:
         return name
     own = "&".join(f"{key}={value}" for key, value in parsed.options.items() if key in known)
@@ -262,7 +305,7 @@ def expand_seed_ranges(names: Sequence[str]) -> list[str]:
 
 
 @with_fixed_settings(prng=True)
-def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
+def load_policy(path_or_name: str | Path, rules: Any = None) -> Policy:
     """Load an agent.
 
     Args:
@@ -277,34 +320,34 @@ def load_policy(path_or_name: str | Path, rules: Rules | None = None) -> Policy:
     Raises:
         ValueError: no such agent, unknown option, another game, a parameter that is not finite, or
             files that are damaged or of another format.
-        TypeError: `path_or_name` is neither a name nor a path, or `rules` is not a `Rules`.
+        TypeError: `path_or_name` is neither a name nor a path, or `rules` is not a game.
     """
-    if not isinstance(path_or_name, str | Path) or not isinstance(rules, Rules | None):
+    if not isinstance(path_or_name, str | Path) or not isinstance(rules, Rules | Game | None):
         raise TypeError(
-            "expected the name or path of an agent, and Rules or None, got "
+            "expected the name or path of an agent, and a game or None, got "
             f"{type(path_or_name).__name__} and {type(rules).__name__}"
         )
     text = expand_home(str(path_or_name))
     name = parse_name(text)
-    known = bot_parameters(name.without_options) if name.scheme == BOT else {}
+    known = _parameters(name)
     options = _options(text, name, known)
-    if name.scheme == BOT:
+    if (maker := MAKERS.get(name.scheme)) is not None:
         own = {
             key: read_value(value, known[key].type, where=f"{text}: {key}")
             for key, value in name.options.items()
             if key in known
         }
-        policy: Policy = make_bot(name.without_options, rules or Rules(), **own)
+        policy = maker.make(name.without_options, rules or Rules(), **own)
     else:
         policy = (
             LOADERS[name.scheme](name.without_options) if name.scheme else _in_folder(name.path)
         )
         _check_finite(policy, text)
-        if rules is not None and policy.rules != rules:
-            raise ValueError(
-                f"{text}: expected an agent for {rules.difference_from(policy.rules)}, got one for "
-                f"{policy.rules.difference_from(rules)}"
-            )
+    if rules is not None and policy.rules != rules:
+        raise ValueError(
+            f"{text}: expected an agent for {rules.difference_from(policy.rules)}, got one for "
+            f"{policy.rules.difference_from(rules)}"
+        )
     for key, (value, settings) in options.items():
         try:
             policy = WRAPPER_OPTIONS[key].wrap(policy, value, **settings)
@@ -331,8 +374,9 @@ def _options(
         elif key in RENAMED_OPTIONS:
             raise ValueError(f"{text}: {key} was renamed to {RENAMED_OPTIONS[key]}")
         else:
+            names = [*known, *settings, *WRAPPER_OPTIONS]
             raise ValueError(
-                f"{text}: expected one of {_option_names({**known, **settings})}, got {key!r}"
+                f"{text}: expected one of {', '.join(names)}, got {key!r}{did_you_mean(key, names)}"
             )
     return found
 
@@ -357,10 +401,6 @@ def _check_finite(policy: Policy, text: str) -> None:
             raise ValueError(f"{text}: expected finite parameters, got inf or NaN in {name}")
 
 
-def _option_names(parameters: Mapping[str, Any]) -> str:
-    return ", ".join([*parameters, *WRAPPER_OPTIONS])
-
-
 def _in_folder(place: str) -> Policy:
     folder = Path(place)
     is_file = folder.suffix == SUFFIX and folder.is_file()
@@ -371,20 +411,30 @@ def _in_folder(place: str) -> Policy:
         raise ValueError(
             "expected an agent: bot:NAME, agent:NAME, a policy file, a policy folder (with "
             "a policy.safetensors), a run's folder (with a policy/), a checkpoints/<step>, "
-            "ah2ac2:FILE, obl:FILE or hf:OWNER/NAME[/FILE][@REVISION]; got "
-            f"{place}{'' if folder.exists() else ', which does not exist'}"
+            "ah2ac2:FILE, obl:FILE, hf:OWNER/NAME[/FILE][@REVISION], python:FILE.py:CLASS or "
+            f"process:COMMAND; got {place}{'' if folder.exists() else ', which does not exist'}"
+            f"{did_you_mean(place, _known_names())}"
         )
     return policy
 
 
-def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Policy]:
-    """Load agents for one game; bots play the game of the others.
+def _known_names() -> list[str]:
+    """Names of bots and bundled agents."""
+    schemes = {BOT: BOTS, BUNDLED: bundled_files()}
+    return [f"{scheme}:{name}" for scheme, names in schemes.items() for name in names]
 
-    `num_players` None: the number of the trained agents, or 2 if all are bots. A repeated name is
+
+def load_agents(
+    names: Sequence[str], num_players: int | None = None, game: str | None = None
+) -> list[Policy]:
+    """Load agents for one game; agents that play any game get that of the others.
+
+    `num_players` None: the number of the trained agents, or 2 if all are bots. `game`: `NAME` or
+    `NAME:VARIANT`; None: the trained agents' game, or Hanabi if all are bots. A repeated name is
     the same object. Raises ValueError as `load_policy`, or for agents of different games.
     """
     found: dict[str, Policy] = {
-        name: load_policy(name) for name in dict.fromkeys(names) if parse_name(name).scheme != BOT
+        name: load_policy(name) for name in dict.fromkeys(names) if not plays_any_game(name)
     }
     for name, policy in found.items():
         if num_players not in (None, policy.rules.num_players):
@@ -392,7 +442,14 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
                 f"{name}: expected --players {policy.rules.num_players}, which it was trained for, "
                 f"got {num_players}"
             )
-    rules = next((p.rules for p in found.values()), Rules(num_players=num_players or 2))
+    rules = next((p.rules for p in found.values()), None)
+    if game is not None:
+        rules = _game_of(game, rules or Rules(num_players=num_players or 2))
+        if num_players not in (None, rules.num_players):
+            raise ValueError(
+                f"--players: expected {rules.num_players} in {game}, got {num_players}"
+            )
+    rules = rules or Rules(num_players=num_players or 2)
     for name, policy in found.items():
         if policy.rules != rules:
             raise ValueError(
@@ -404,6 +461,14 @@ def load_agents(names: Sequence[str], num_players: int | None = None) -> list[Po
         if name not in found:
             found[name] = load_policy(name, rules)
     return [found[name] for name in names]
+
+
+def _game_of(text: str, default: Any) -> Any:
+    """The game `--game`, see `game_from_text`."""
+    try:
+        return game_from_text(text, default)
+    except ValueError as error:
+        raise ValueError(f"--game: {error}") from error
 
 
 def is_bundled_for(name: str, rules: Rules) -> bool:
@@ -444,6 +509,13 @@ def agent_catalog() -> dict[str, Any]:
         },
         {"name": "FOLDER", "about": "a policy folder, a run or a checkpoints/<step>"},
         {"name": "FILE.safetensors", "about": "a policy file, of a run or exported"},
+        {
+            "name": "python:FILE.py:CLASS",
+            "about": "your class, with its parameters as options: a hanabi_rl.Bot in JAX, or plain "
+            "Python with act(view)",
+        },
+        {"name": "process:COMMAND", "about": "your program, with messages as lines of JSON"},
+        *({"name": name, "about": "of an installed package"} for name in entry_point_names()),
     ]
     return {
         "agents": agents,

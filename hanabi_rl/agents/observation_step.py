@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn import networks
 from hanabi_rl.nn.precision import Precision
 
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
 PyTree = Any
 
 
-def initial_carry(rules: Rules, network: NetworkKind, batch: int) -> PyTree:
+def initial_carry(rules: Any, network: NetworkKind, batch: int) -> PyTree:
     """Carry of `batch` seats before the first timestep of their games."""
     del rules
     return network.initial_carry(batch)
 
 
 def step(
-    rules: Rules,
+    rules: Any,
     network: NetworkKind,
     params: PyTree,
     carry: PyTree,
@@ -37,26 +36,26 @@ def step(
     precision: Precision,
 ) -> tuple[PyTree, jax.Array]:
     """See `Policy.step`."""
-    actor = network.actor(rules.num_moves, precision)
+    actor = network.actor(rules.num_actions, precision)
     out: Any = actor.apply({"params": params}, carry, obs[None], legal[None], reset[None])
     carry, logits = out
     return carry, logits[0]
 
 
-def next_game(rules: Rules, network: NetworkKind, carry: PyTree, batch: int) -> PyTree:
+def next_game(rules: Any, network: NetworkKind, carry: PyTree, batch: int) -> PyTree:
     """See `Policy.next_game`: a fresh carry."""
     del rules, carry
     return network.initial_carry(batch)
 
 
-def init_params(rules: Rules, network: NetworkKind, key: jax.Array) -> PyTree:
+def init_params(rules: Any, network: NetworkKind, key: jax.Array) -> PyTree:
     """Initial parameters of the actor."""
-    actor = network.actor(rules.num_moves)
-    return networks.init_params(actor, key, network, rules.obs_size, rules.num_moves)
+    actor = network.actor(rules.num_actions)
+    return networks.init_params(actor, key, network, rules.obs_shape, rules.num_actions)
 
 
 def widen_params(
-    rules: Rules, network: AnyNetworkConfig, params: PyTree, to: AnyNetworkConfig
+    rules: Any, network: AnyNetworkConfig, params: PyTree, to: AnyNetworkConfig
 ) -> PyTree:
     """Actor parameters for a network of the same widths; raises ValueError for other widths."""
     del rules

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents import observation_step
 from hanabi_rl.agents.identity import agent_hash
-from hanabi_rl.games.hanabi.observation import OBSERVATION_VERSION
-from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.games.batching import select_games
+from hanabi_rl.games.registry import game_to_dict
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
@@ -21,6 +20,12 @@ if TYPE_CHECKING:
     from hanabi_rl.nn.config import NetworkKind
 
 PyTree = Any
+
+
+def check_hanabi(policy: Policy, name: str) -> None:
+    """Raise ValueError for an agent of another game."""
+    if (game := policy.rules.name) != "hanabi":
+        raise ValueError(f"{name}: expected an agent of hanabi, got one of {game}")
 
 
 @runtime_checkable
@@ -33,8 +38,8 @@ class Policy(Protocol):
     """
 
     @property
-    def rules(self) -> Rules:
-        """Game of this policy; static under jit."""
+    def rules(self) -> Any:
+        """Game of this policy, a `GameRules`; static under jit."""
 
     def init_carry(self, batch: int) -> PyTree:
         """Carry before the first timestep of a game; every leaf is `[batch, ...]`."""
@@ -59,7 +64,8 @@ class Policy(Protocol):
 
         Args:
             carry: memory, every leaf `[B, ...]`.
-            obs: float32 `[B, O]`, observation of the seat that this policy holds.
+            obs: float32 `[B, O]` in Hanabi, `[B, *rules.obs_shape]` in general: observation of the
+                seat that this policy holds.
             legal: bool `[B, A]`; on an idle timestep only the no-op is legal.
             reset: bool `[B]`, True on the first timestep of a game: the carry is cleared before
                 `obs` is read.
@@ -122,6 +128,11 @@ def runs_search(policy: Policy) -> bool:
     return _has_attribute(policy, "runs_search")
 
 
+def runs_on_host(policy: Policy) -> bool:
+    """True if the agent, wrapped or not, is plain Python or a program (`HostPolicy`)."""
+    return _has_attribute(policy, "runs_on_host")
+
+
 def is_stochastic(policy: Policy) -> bool:
     """True if the agent, wrapped or not, samples internally when given keys (`is_stochastic`)."""
     return _has_attribute(policy, "is_stochastic")
@@ -157,7 +168,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
 
     # parameters of the actor, float32 leaves
     params: PyTree = flax.struct.field(repr=False)
-    rules: Rules = flax.struct.field(pytree_node=False)
+    rules: Any = flax.struct.field(pytree_node=False)  # a `GameRules`
     network: NetworkKind = flax.struct.field(pytree_node=False)
     info: PolicyInfo = flax.struct.field(pytree_node=False, default=PolicyInfo())
     # not saved: chosen by the trainer
@@ -234,7 +245,7 @@ def policy_steps(network: NetworkKind) -> Any:
     return observation_step
 
 
-def init_params(rules: Rules, network: NetworkKind, key: jax.Array) -> PyTree:
+def init_params(rules: Any, network: NetworkKind, key: jax.Array) -> PyTree:
     """Initial parameters of a `NetworkPolicy`."""
     return policy_steps(network).init_params(rules, network, key)
 
@@ -255,7 +266,7 @@ def policy_spec(policy: NetworkPolicy) -> dict[str, Any]:
     """Game, observation version and network of a policy: its file header without provenance, and,
     with the parameters, its identity."""
     return {
-        "game": {"name": "hanabi", **dataclasses.asdict(policy.rules)},
-        "observation_version": OBSERVATION_VERSION,
+        "game": game_to_dict(policy.rules),
+        "observation_version": policy.rules.observation_version,
         "network": policy.network.spec(),
     }

@@ -18,14 +18,14 @@ import numpy as np
 
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit, init_params, policy_spec
-from hanabi_rl.games.hanabi.observation import OBSERVATION_VERSION
-from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.registry import game_from_dict
 from hanabi_rl.nn.config import AnyNetworkConfig, network_class
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import to_json
 from hanabi_rl.storage.renamed_fields import RENAMED_AGENTS, RENAMED_VALUES, with_new_names
 from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
+from hanabi_rl.storage.words import did_you_mean
 
 SUFFIX = ".safetensors"
 BUNDLED_DIR = Path(__file__).parent / "bundled"
@@ -123,7 +123,7 @@ def read_card(path: Path) -> dict[str, Any]:
     return _card_from_format_2(card) if is_old else card
 
 
-def read_rules(path: Path) -> Rules:
+def read_rules(path: Path) -> Any:
     """Game of the policy in `path`. Raises ValueError as `read_file`."""
     header = _read(path, tensors=False)[1]
     return parse_metadata(_parse(header, "policy", path), where=path)[0]
@@ -155,7 +155,10 @@ def bundled_path(name: str) -> Path:
     if short in RENAMED_AGENTS:
         raise ValueError(f"agent:{short} was renamed to agent:{RENAMED_AGENTS[short]}")
     if short not in files:
-        raise ValueError(f"{name}: expected agent:NAME with one of {', '.join(files)}")
+        raise ValueError(
+            f"{name}: expected agent:NAME with one of {', '.join(files)}"
+            f"{did_you_mean(short, files)}"
+        )
     return files[short]
 
 
@@ -196,7 +199,7 @@ def policy_metadata(policy: NetworkPolicy) -> dict[str, Any]:
 
 def parse_metadata(
     description: Mapping[str, Any], *, where: Path
-) -> tuple[Rules, AnyNetworkConfig, PolicyInfo]:
+) -> tuple[Any, AnyNetworkConfig, PolicyInfo]:
     """Parse `policy_metadata`; raises ValueError with `where`, the key, and both values."""
 
     def expect(name: str, expected: Any, got: Any) -> None:
@@ -211,9 +214,10 @@ def parse_metadata(
         description = _from_format_2(description)
     expect("format_version", FORMAT_VERSION, description.get("format_version"))
     try:
-        expect("observation_version", OBSERVATION_VERSION, description["observation_version"])
         game, network = dict(description["game"]), dict(description["network"])
-        expect("game.name", "hanabi", game.pop("name"))
+        rules = game_from_dict(game, where=f"{where}: game")
+        version = description["observation_version"]
+        expect("observation_version", rules.observation_version, version)
         kind = network.pop("kind")
         info = {field.name: description[field.name] for field in dataclasses.fields(PolicyInfo)}
     except KeyError as error:
@@ -223,7 +227,7 @@ def parse_metadata(
     config = from_dict(network_class(kind), network, where=f"{where}: network")
     expect("network.kind", config.kind, kind)
     return (
-        from_dict(Rules, game, where=f"{where}: game"),
+        rules,
         config,
         from_dict(PolicyInfo, info, where=str(where)),
     )
@@ -270,6 +274,6 @@ def _card_from_format_2(card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def params_template(rules: Rules, network: AnyNetworkConfig) -> trees.PyTree:
+def params_template(rules: Any, network: AnyNetworkConfig) -> trees.PyTree:
     """Shapes and dtypes of the parameters. Cached, as tracing takes half a second."""
     return jax.eval_shape(lambda: init_params(rules, network, jax.random.key(0)))

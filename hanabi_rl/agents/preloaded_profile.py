@@ -12,7 +12,7 @@ from hanabi_rl.agents.structured.profile_from_games import player_counts
 from hanabi_rl.agents.wrapper import Wrapper
 from hanabi_rl.data.files import load_nonempty_games
 from hanabi_rl.data.games import Games
-from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.games.batching import select_games
 
 
 class PreloadedProfile(Wrapper):

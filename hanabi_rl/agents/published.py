@@ -183,7 +183,7 @@ def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> Netw
     dense, norm, cell = f"{prefix}Dense_", f"{prefix}LayerNorm_", f"{prefix}{_CELL}"
     embedding = _widths(tensors, norm + "{},scale")
     lstm = _widths(tensors, cell + "{},hi,bias") or [0]
-    *decoder, num_moves = _widths(tensors, dense + "{},bias")[len(embedding) :] or [0]
+    *decoder, num_actions = _widths(tensors, dense + "{},bias")[len(embedding) :] or [0]
     obs_size = _size(tensors, f"{dense}0,kernel", source)
     # decoder layers and logits continue the numbering of the embedding
     into = [obs_size, *embedding, *lstm, *decoder]
@@ -194,7 +194,7 @@ def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> Netw
         expected |= {f"{norm}{k},{name}": (width,) for name in ("scale", "bias")}
     for k, width in enumerate(lstm):
         expected |= _lstm_shapes(f"{cell}{k}", into[len(embedding) + k], width)
-    for k, width in enumerate([*decoder, num_moves], start=len(embedding)):
+    for k, width in enumerate([*decoder, num_actions], start=len(embedding)):
         expected |= _dense_shapes(f"{dense}{k}", into[len(lstm) + k], width)
     if with_critic:
         hidden = _size(tensors, "params,Dense_1,kernel", source)
@@ -214,7 +214,7 @@ def _read_lstm(tensors: Tensors, source: str, config: Mapping[str, Any]) -> Netw
     dropout = float(config.get("dropout", NetworkConfig.dropout))
     return NetworkPolicy(
         params=jax.tree.map(jnp.asarray, params),
-        rules=_rules(obs_size, num_moves, source),
+        rules=_rules(obs_size, num_actions, source),
         network=NetworkConfig(tuple(embedding), tuple(lstm), tuple(decoder), dropout=dropout),
         info=PolicyInfo(algorithm="ah2ac2-hdr-ippo" if with_critic else "ah2ac2-bc"),
     )
@@ -225,10 +225,10 @@ def _read_feed_forward(tensors: Tensors, source: str) -> NetworkPolicy:
     obs_size, shared, hidden = (
         _size(tensors, f"params,Dense_{k},kernel", source) for k in range(3)
     )
-    num_moves, critic = (_size(tensors, f"params,Dense_{k},bias", source) for k in (2, 3))
+    num_actions, critic = (_size(tensors, f"params,Dense_{k},bias", source) for k in (2, 3))
     expected: Shapes = {}
     for k, (rows, width) in enumerate(
-        [(obs_size, shared), (shared, hidden), (hidden, num_moves), (shared, critic), (critic, 1)]
+        [(obs_size, shared), (shared, hidden), (hidden, num_actions), (shared, critic), (critic, 1)]
     ):
         expected |= _dense_shapes(f"params,Dense_{k}", rows, width)
     _check(tensors, expected, source)
@@ -236,7 +236,7 @@ def _read_feed_forward(tensors: Tensors, source: str) -> NetworkPolicy:
     params = {name: _dense_layer(tensors, f"params,Dense_{k}") for k, name in enumerate(names)}
     return NetworkPolicy(
         params=jax.tree.map(jnp.asarray, params),
-        rules=_rules(obs_size, num_moves, source),
+        rules=_rules(obs_size, num_actions, source),
         network=dataclasses.replace(
             FEED_FORWARD, embedding=(shared,), decoder=(hidden,), critic=(critic,)
         ),
@@ -249,7 +249,7 @@ def _read_obl(tensors: Tensors, source: str) -> OBLPolicy:
     width = _size(tensors, "params,fc_a,kernel", source)
     layers = max(1, len(_widths(tensors, lstm + "{},hi,bias")))
     expected = _dense_shapes(_PUBLIC_NET, rules.obs_size - _PUBLIC, width)
-    expected |= _dense_shapes("params,fc_a", width, rules.num_moves)
+    expected |= _dense_shapes("params,fc_a", width, rules.num_actions)
     for k in range(3):
         expected |= _dense_shapes(
             f"params,priv_net_dense_{k}", width if k else rules.obs_size, width
@@ -329,15 +329,15 @@ def _lstm_layer(tensors: Tensors, prefix: str) -> PyTree:
     }
 
 
-def _rules(obs_size: int, num_moves: int, source: str) -> Rules:
+def _rules(obs_size: int, num_actions: int, source: str) -> Rules:
     standard = {
-        (rules.obs_size, rules.num_moves): rules
+        (rules.obs_size, rules.num_actions): rules
         for rules in (Rules(num_players=p) for p in range(2, 6))
     }
-    if (obs_size, num_moves) not in standard:
+    if (obs_size, num_actions) not in standard:
         sizes = ", ".join(f"{size} and {moves}" for size, moves in standard)
         raise ValueError(
             f"{source}: expected the observation and action sizes of a game of 2 to 5 players "
-            f"({sizes}), got {obs_size} and {num_moves}"
+            f"({sizes}), got {obs_size} and {num_actions}"
         )
-    return standard[obs_size, num_moves]
+    return standard[obs_size, num_actions]

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.hint_inference import card_facts, unseen_copies
-from hanabi_rl.agents.bots.obs_view import decode_observation, members
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import PyTree
 from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.games.hanabi.bits import members
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import decode_observation
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 

@@ -2,6 +2,7 @@
 lowest validation cross-entropy)."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +13,12 @@ from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
 from hanabi_rl.data.files import load_distinct_games, load_games, load_nonempty_games
+from hanabi_rl.data.game_records import (
+    GameRecords,
+    join_records,
+    load_game_records,
+    split_by_group,
+)
 from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.evaluation.measure.prediction import Prediction, predict
@@ -21,6 +28,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.play.demos import demo_games, demonstrators
+from hanabi_rl.play.game_episodes import play_episodes, records_of
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.run_dir import (
     BEST_ACCURACY,
@@ -34,6 +42,8 @@ from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.storage.words import count
 
 VALIDATION_FRACTION = 0.1
+HELD_OUT_GROUPS = 0.2
+"""Fraction of the groups of players held out in games other than Hanabi."""
 MIN_TRAIN_GAMES = 5
 """Minimum number of games from which a tenth can be held out."""
 KEPT_POLICIES = {
@@ -43,8 +53,8 @@ KEPT_POLICIES = {
 }
 
 
-def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Games, Games]:
-    """Return the games to clone and the games to validate on.
+def training_games(config: BCTrainConfig, rules: Any, seed: int) -> tuple[Any, Any]:
+    """Return the games to clone and the games to validate on: `Games` of Hanabi, or `GameRecords`.
 
     Without data, games of `demos` are generated once and cached. Without validation files, a tenth
     of the games is held out, split by deck.
@@ -55,6 +65,8 @@ def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Game
             validation games, fewer than `MIN_TRAIN_GAMES` games or too few decks without validation
             files, an unknown bot, or a bot whose own rules are among the features.
     """
+    if not isinstance(rules, Rules):
+        return training_records(config, rules, seed)
     if config.data:
         games = concatenate_games([load_nonempty_games(path) for path in config.data])
     else:
@@ -93,6 +105,32 @@ def training_games(config: BCTrainConfig, rules: Rules, seed: int) -> tuple[Game
     return train, validation
 
 
+def training_records(
+    config: BCTrainConfig, rules: Any, seed: int
+) -> tuple[GameRecords, GameRecords]:
+    """`training_games` of another game than Hanabi: files, or sampled games of the agents `demos`
+    in self-play. Without validation files a fifth of the groups of players, or of the played games,
+    is held out. Raises ValueError without either, and as `load_game_records`."""
+    if config.data:
+        records = load_game_records(config.data, rules)
+    elif config.demos == BCTrainConfig.demos:
+        raise ValueError(
+            f"--data: expected files with games of {rules.name}, or agents in --demos whose games "
+            "are cloned, got none"
+        )
+    else:
+        records = join_records(
+            [_played(name, rules, config.demo_games) for name in expand_seed_ranges(config.demos)]
+        )
+    if config.val:
+        return records, load_game_records(config.val, rules, "--val")
+    return split_by_group(records, HELD_OUT_GROUPS, seed)
+
+
+def _played(name: str, rules: Any, games: int) -> GameRecords:
+    return records_of(rules, play_episodes(demonstrators(rules, name), games, purpose="demos"))
+
+
 def _cloned_seats(games: Games) -> np.ndarray:
     """bool[N, P]: seats whose moves are cloned or predicted."""
     every = np.ones((len(games), games.rules.num_players), bool)
@@ -121,7 +159,7 @@ def announce_pool(config: BCTrainConfig) -> None:
 
 
 def game_input_hashes(
-    config: BCTrainConfig, rules: Rules, games: tuple[Games, Games] | None = None
+    config: BCTrainConfig, rules: Any, games: tuple[Any, Any] | None = None
 ) -> dict[str, str]:
     """SHA-256 of a config's inputs by flag and name (`run_dir.check_input_hashes`): the initial
     agent, and the game files or the players of generated games.
@@ -142,8 +180,7 @@ def game_input_hashes(
         ("--data", "--val"), (config.data, config.val), games, strict=True
     ):
         if names:
-            arrays = of_files.decks, of_files.actions, of_files.human_seats, of_files.players
-            found[f"{flag} {' '.join(names)}"] = agent_hash("games", arrays)
+            found[f"{flag} {' '.join(names)}"] = agent_hash("games", of_files.content())
     return found
 
 
@@ -165,7 +202,8 @@ def check_features_for_bot(feature_set: str | None, bot: str) -> None:
 def run_bc(config: BCConfig) -> dict[str, Any]:
     """Clone, evaluate and report; return the contents of `summary.json`. A finished run is only
     reported."""
-    announce_pool(config)
+    if isinstance(config.game, Rules):
+        announce_pool(config)
     train, validation = training_games(config, config.game, config.seed)
     config = with_game(config, train.rules, "the recorded games")
     with open_run_dir("bc", config, train.rules.num_players) as run_dir:
@@ -177,7 +215,7 @@ def run_bc(config: BCConfig) -> dict[str, Any]:
     return summary
 
 
-def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]:
+def report(config: BCConfig, run_dir: Path, validation: Any) -> dict[str, Any]:
     """Evaluate the saved policies, print the table and write `summary.json`."""
     summary: dict[str, Any] = {
         "num_players": validation.rules.num_players,
@@ -223,10 +261,17 @@ def report(config: BCConfig, run_dir: Path, validation: Games) -> dict[str, Any]
     return summary
 
 
+def load_validation(names: Sequence[str], rules: Any) -> Any:
+    """Validation games of `rules`. Raises ValueError as `load_distinct_games`."""
+    if isinstance(rules, Rules):
+        return load_distinct_games(names)
+    return load_game_records(names, rules, "--val")
+
+
 def pooled_validation(config: BCConfig, run_dirs: list[Path]) -> str:
     """Prediction of the best-accuracy policies on the games of `val`, mean over seeds, with
     intervals bootstrapped over games."""
-    games = load_distinct_games(config.val)
+    games = load_validation(config.val, config.game)
     reads = [predict(load_policy(run_dir / BEST_ACCURACY), games) for run_dir in run_dirs]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*reads, strict=True)))
     return (
@@ -254,9 +299,10 @@ class BehaviouralCloning(Algorithm):
         """See `run_bc`."""
         return run_bc(config)
 
-    def infer_rules(self, config: BCConfig) -> Rules:
-        """Game of the data, if any."""
-        return load_games(config.data[0]).rules if config.data else config.game
+    def infer_rules(self, config: BCConfig) -> Any:
+        """Game of the data, if any; of Hanabi's only."""
+        is_hanabi = isinstance(config.game, Rules)
+        return load_games(config.data[0]).rules if config.data and is_hanabi else config.game
 
     def input_hashes(self, config: BCConfig) -> dict[str, str]:
         """See `game_input_hashes`; no games are generated."""

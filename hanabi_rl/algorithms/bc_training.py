@@ -10,12 +10,14 @@ import jax
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.init_from import load_initial_params
+from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.prediction import predict
-from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay, training_metrics
 from hanabi_rl.evaluation.reporting.plots import plot_bc
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCState, BCTrainConfig, Dataset
+from hanabi_rl.learning.cloning_records import record_dataset
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.learning.network_inputs import LEARNING_INPUTS
 from hanabi_rl.runs.config import RunConfig
@@ -40,7 +42,7 @@ class BCConfig(BCTrainConfig, RunConfig):
     """Clone the players of recorded games (behavioural cloning)."""
 
 
-def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -> None:
+def train_bc(config: BCConfig, run_dir: Path, train: Any, validation: Any) -> None:
     """Training loop; a finished run is left unchanged."""
     start = config.init_from
     first = None if start is None else load_initial_params(start, config.network, train.rules)
@@ -74,8 +76,10 @@ def train_bc(config: BCConfig, run_dir: Path, train: Games, validation: Games) -
     )
 
 
-def examples_of(games: Games, config: BCConfig) -> Dataset:
+def examples_of(games: Games | GameRecords, config: BCConfig) -> Dataset:
     """Examples for the config's network: whole games or single decisions."""
+    if isinstance(games, GameRecords):
+        return record_dataset(games, config.network, config.precision)
     network, colors = config.network, color_key(config.seed) if config.permute_colors else None
     dataset = LEARNING_INPUTS[network.inputs].dataset
     return dataset(games, network, colors, config.precision, config.games_per_series)
@@ -100,7 +104,7 @@ class BCLearner:
         bc: BC,
         examples: Dataset,
         loader: BatchLoader,
-        validation: Games,
+        validation: Any,
         host_state: dict[str, Any],
     ) -> None:
         self.config, self.bc, self.loader, self.validation = config, bc, loader, validation
@@ -154,7 +158,7 @@ class BCLearner:
             summary = evaluate_selfplay(
                 policy, self.config.selfplay_games, self.config.seed, purpose="selection"
             ).summary
-            measured |= {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
+            measured |= training_metrics(summary)
         return measured
 
     def summary(

@@ -11,13 +11,14 @@ for `hanabi-rl partners`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tyro
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_folder import save_policy
@@ -26,19 +27,22 @@ from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.training_partners import sample_lineup
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.evaluation.measure.partner_set import (
-    MIN_SCORE_FRACTION,
     EvalPartner,
     PartnerSet,
+    min_pair_score,
     write_partners,
 )
-from hanabi_rl.games.hanabi.events import EVENTS
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.biased_rewards import (
+    AnyEventWeights,
     BiasedReward,
     EventWeights,
+    OvercookedEventWeights,
     Weights,
     biased_reward_space,
+    events_of_game,
     sample_biased_rewards,
+    weighted_events,
 )
 from hanabi_rl.learning.pairs import LearnerPair, PerLearner
 from hanabi_rl.learning.ppo import PPO
@@ -79,7 +83,9 @@ class BehaviourPreferringConfig(IPPOConfig):
     """Maximum number of events with non-zero weight in one pair."""
     score_weights: Weights = (0.5, 1.0)
     """Candidate weights of the game's own reward; one is sampled per pair."""
-    event_weights: EventWeights = dataclasses.field(default_factory=EventWeights)
+    event_weights: Annotated[AnyEventWeights, tyro.conf.AvoidSubcommands] = dataclasses.field(
+        default_factory=EventWeights
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,6 +101,15 @@ class BehaviourPreferringConfig(IPPOConfig):
             raise ValueError("--multi-host: expected one host, which trains and writes every pair")
         if not self.score_weights:
             raise ValueError("--score-weights: expected at least one weight, got none")
+        if self.event_weights == EventWeights() and self.game.name == "overcooked":  # the default
+            object.__setattr__(self, "event_weights", OvercookedEventWeights())
+        events = events_of_game(self.game)
+        if weighted_events(self.event_weights) != events:
+            raise ValueError(
+                f"event_weights: expected those of {', '.join(events) or 'no event'}, the events "
+                f"of {self.game.name}, got {type(self.event_weights).__name__}; start from a "
+                f"preset for {self.game.name}"
+            )
 
 
 class Snapshot(NamedTuple):
@@ -192,7 +207,7 @@ class PairLearner:
     ) -> None:
         self.config, self.number, self.pair, self.compiled = config, number, pair, compiled
         self.preference = parallel.replicate(
-            BiasedReward(jnp.array(wanted[0], jnp.float32), jnp.float32(wanted[1]))
+            BiasedReward(jnp.array(wanted[0], jnp.float32), jnp.float32(wanted[1]), config.game)
         )
         self.first = number * config.num_updates  # updates of the pairs before
         self.snapshots: list[Snapshot] = []
@@ -314,10 +329,10 @@ def _keep_pair(
     write_json(folder / _RECORD, record)
 
 
-def describe(event_weights: Weights, score_weight: float) -> str:
+def describe(event_weights: Weights, score_weight: float, events: Sequence[str]) -> str:
     """The reward as text, such as `0.5 r - 1 play_blind`."""
     terms = [f"{score_weight:g} r"]
-    for event, weight in zip(EVENTS, event_weights, strict=True):
+    for event, weight in zip(events, event_weights, strict=True):
         if weight:
             terms.append(f"{'+' if weight > 0 else '-'} {abs(weight):g} {event}")
     return " ".join(terms)
@@ -331,7 +346,7 @@ def _finish(
     candidates = []
     for folder, record in zip(folders, records, strict=True):
         weights = tuple(record["event_weights"])
-        note = describe(weights, record["score_weight"])
+        note = describe(weights, record["score_weight"], weighted_events(config.event_weights))
         candidates.append(
             EvalPartner(
                 agent=str(folder / "biased"),
@@ -350,7 +365,7 @@ def _finish(
     return {
         "num_players": config.game.num_players,
         "pairs": config.num_pairs,
-        "num_viable_pairs": int((scores > MIN_SCORE_FRACTION * config.game.max_score).sum()),
+        "num_viable_pairs": int((scores > min_pair_score(config.game)).sum()),
         "pair_score_mean": float(scores.mean()),
         "rewards": len(config.score_weights)
         * len(biased_reward_space(config.event_weights, config.max_events)),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from hanabi_rl.agents.loading import BOT, expand_seed_ranges, load_policy, parse_name
+from hanabi_rl.agents.loading import expand_seed_ranges, load_policy, plays_any_game
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.init_from import load_initial_params
 from hanabi_rl.algorithms.ippo import IPPOConfig
@@ -68,7 +68,7 @@ def infer_rules_from_partners(config: BestResponseConfig) -> Rules:
         raise ValueError("--partners: expected at least one agent, got none")
 
     def rules() -> Rules:
-        trained = [name for name in config.partners if parse_name(name).scheme != BOT]
+        trained = [name for name in config.partners if not plays_any_game(name)]
         return load_policy(trained[0]).rules if trained else config.game
 
     return parallel.on_main_host(rules)

@@ -23,6 +23,7 @@ from hanabi_rl.algorithms.training_partners import (
     PARTNER_SCORE_KEY,
     Lineup,
     PartnerConfig,
+    check_partners,
     load_partners,
     sample_lineup,
     score_with_partners,
@@ -89,12 +90,7 @@ class BRBC(PPOAlgorithm):
     infer_rules = staticmethod(clone_rules)
     seeds_share_validation = staticmethod(same_validation)
     shared_run = staticmethod(shared_clone)
-
-    def run(self, config: BRBCConfig) -> dict[str, Any]:
-        """See `PPOAlgorithm`."""
-        if config.partners:  # validate before training the clone
-            load_partners(config.partners, clone_rules(config))
-        return super().run(config)
+    check_inputs = staticmethod(check_partners)
 
     def training(self, config: BRBCConfig, clone: NetworkPolicy) -> TrainingSetup:
         """The clone, or one of it and `partners`, takes a growing part of the seats; the policy

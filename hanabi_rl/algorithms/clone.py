@@ -3,14 +3,15 @@
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_folder import CLONE_FOLDER, save_policy
 from hanabi_rl.algorithms.base import SharedRun
 from hanabi_rl.algorithms.registry import ALGORITHMS, run
-from hanabi_rl.data.files import load_distinct_games, load_games
+from hanabi_rl.data.files import load_games
+from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.data.games import Games
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
@@ -36,17 +37,17 @@ class CloneConfig(RunConfig):
     bc: BCTrainConfig = dataclasses.field(default_factory=BCTrainConfig)
 
 
-def clone_rules(config: CloneConfig) -> Rules:
+def clone_rules(config: CloneConfig) -> Any:
     """Game of the clone in the run, else of the given clone, else of the given games, else of the
     config."""
     kept = Path(config.run_dir or "") / CLONE_FOLDER
 
-    def rules() -> Rules:
+    def rules() -> Any:
         if config.resume and kept.exists():
             return load_policy(kept).rules
         if config.bc_policy is not None:
             return load_policy(config.bc_policy).rules
-        if config.bc.data:
+        if config.bc.data and isinstance(config.game, Rules):
             return load_games(config.bc.data[0]).rules
         return config.game
 
@@ -108,7 +109,7 @@ def same_validation(config: CloneConfig) -> bool:
     return bool(config.bc.val) or config.bc_policy is not None
 
 
-def validation_games(config: CloneConfig, run_dir: Path) -> Games | None:
+def validation_games(config: CloneConfig, run_dir: Path) -> Games | GameRecords | None:
     """Games for measuring prediction: `bc.val`, or those on which the clone was validated.
 
     Returns None if both are unknown, or, with a note on stderr, if the clone's data changed: a new
@@ -118,11 +119,11 @@ def validation_games(config: CloneConfig, run_dir: Path) -> Games | None:
         ValueError: `bc.val` cannot be read, is of another game, or contains a game twice.
     """
     # a run imports no other algorithm
-    from hanabi_rl.algorithms.bc import game_input_hashes, training_games
+    from hanabi_rl.algorithms.bc import game_input_hashes, load_validation, training_games
     from hanabi_rl.algorithms.bc_training import BCConfig
 
     if config.bc.val:
-        games = load_distinct_games(config.bc.val)
+        games = load_validation(config.bc.val, config.game)
         games.check_rules(config.game, "--bc.val: ")
         return games
     source = Path(config.bc_policy) if config.bc_policy is not None else run_dir / "bc"

@@ -14,6 +14,7 @@ from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, PPORunConfig, Training
 from hanabi_rl.algorithms.training_partners import (
     PARTNER_SCORE_KEY,
     PartnerConfig,
+    check_partners,
     learner_decision_fraction,
     load_partners,
     partner_metrics,
@@ -23,6 +24,7 @@ from hanabi_rl.evaluation.measure.calibration import calibrate_temperature
 from hanabi_rl.evaluation.measure.clone_comparison import MIN_GAMES, compare_with_clone
 from hanabi_rl.evaluation.papers import ah2ac2
 from hanabi_rl.evaluation.reporting.training_report import clone_comparison_dict, report_table
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import losses
 from hanabi_rl.learning.partner_population import stack_policies
 from hanabi_rl.learning.ppo import PPO, Objective
@@ -109,11 +111,11 @@ class HDRIPPO(PPOAlgorithm):
     seeds_share_validation = staticmethod(same_validation)
     shared_run = staticmethod(shared_clone)
 
-    def run(self, config: HDRIPPOConfig) -> dict[str, Any]:
+    def check_inputs(self, config: HDRIPPOConfig) -> None:
         """See `PPOAlgorithm`."""
-        if config.partners:  # validate before training the clone
-            load_partners(config.partners, clone_rules(config))
-        return super().run(config)
+        check_partners(config)
+        if config.calibrate_temperature and not isinstance(config.game, Rules):
+            raise ValueError(f"--calibrate-temperature: expected Hanabi, got {config.game.name}")
 
     def training(self, config: HDRIPPOConfig, clone: NetworkPolicy) -> TrainingSetup:
         """See `PPOAlgorithm`."""

@@ -8,10 +8,11 @@ conventions.
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
+import tyro
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
@@ -23,6 +24,7 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, self_play_collector
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel
+from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig, structured_config
@@ -50,17 +52,21 @@ class OBLConfig(IPPOConfig):
     lr_schedule: Literal["linear", "constant"] = "linear"
     """linear: falls to 0 over the run, constant within an update."""
     gamma: UnitInterval = 0.999
+    shaping: Annotated[HanabiShaping, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=HanabiShaping
+    )
     network: NetworkField = dataclasses.field(default_factory=StructuredConfig)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         structured_config(self.network)
+        shaping = self.shaping
         refused = {
             "--privileged-critic": self.privileged_critic,
             "--start-states": self.start_states,
-            "--teaming-weight": self.teaming_weight,
+            "--teaming-weight": shaping.teaming_weight,
             "--g1-weight, --g2-weight, --g3-weight": bool(
-                self.g1_weight or self.g2_weight or self.g3_weight
+                shaping.g1_weight or shaping.g2_weight or shaping.g3_weight
             ),
         }
         for name, value in refused.items():

@@ -5,6 +5,7 @@ A subclass of `PPOAlgorithm` adds a `TrainingSetup` and a report.
 """
 
 import dataclasses
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -26,13 +27,14 @@ from hanabi_rl.algorithms.clone import (
     validation_games,
 )
 from hanabi_rl.data.files import load_nonempty_games
-from hanabi_rl.data.games import Games, concatenate_games
+from hanabi_rl.data.game_records import load_game_records, start_states_from_records
+from hanabi_rl.data.games import concatenate_games
 from hanabi_rl.evaluation.measure.clone_comparison import compare_predictions
-from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay, training_metrics
 from hanabi_rl.evaluation.reporting.plots import plot_ppo
 from hanabi_rl.evaluation.reporting.training_report import prediction_dict, prediction_table
-from hanabi_rl.games.hanabi.dynamics import Rules
-from hanabi_rl.games.hanabi.start_states import StartStates, start_states_from_games
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.start_states import start_states_from_games
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig, check_divides
 from hanabi_rl.learning.partner_population import PartnerPopulation, with_precision
@@ -77,14 +79,17 @@ class PPORunConfig(PPOConfig, RunConfig):
     """Probability that a game starts in one of `start_states`."""
 
 
-def load_start_states(config: PPORunConfig) -> StartStates | None:
-    """Positions named by `start_states`, or None.
+def load_start_states(config: PPORunConfig) -> PyTree:
+    """Positions named by `start_states`, a `StartStates` of the game, or None.
 
     Raises:
-        ValueError: a file has no games, or those of another game.
+        ValueError: a file has no games, or those of another game; or all are too short.
     """
     if not config.start_states:
         return None
+    if not isinstance(config.game, Rules):
+        records = load_game_records(config.start_states, config.game, "--start-states")
+        return start_states_from_records(records, config.start_state_prob, seed=config.seed)
     games = [load_nonempty_games(name) for name in config.start_states]
     for name, of_file in zip(config.start_states, games, strict=True):
         of_file.check_rules(config.game, f"--start-states {name}: ")
@@ -97,7 +102,7 @@ def load_start_states(config: PPORunConfig) -> StartStates | None:
 def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
     """Greedy self-play score on the selection decks."""
     summary = evaluate_selfplay(policy, config.eval_games, config.seed, purpose="selection").summary
-    return {"selfplay_mean": summary.mean.mean, "selfplay_points": summary.points.mean}
+    return training_metrics(summary)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +154,9 @@ class PPOAlgorithm(Algorithm):
         None."""
         raise NotImplementedError
 
+    def check_inputs(self, config: Any) -> None:
+        """Raise ValueError for unusable inputs; called before the clone is trained."""
+
     def report(self, config: Any, policy: NetworkPolicy, clone: Any) -> dict[str, Any]:
         """Evaluate the reported policy; print and return the results."""
         raise NotImplementedError
@@ -162,7 +170,7 @@ class PPOAlgorithm(Algorithm):
         stages = 3 if isinstance(config, CloneConfig) else 2
         if isinstance(config, CloneConfig):
             config = with_game(config, clone_rules(config), "the clone")
-        # validate before training the clone
+        self.check_inputs(config)  # before training the clone
         starts = load_start_states(config)
         with open_run_dir(self.name, config, config.game.num_players) as run_dir:
             clone = validation = None
@@ -182,14 +190,12 @@ class PPOAlgorithm(Algorithm):
         return summary
 
     def train(
-        self, config: Any, run_dir: Path, training: TrainingSetup, starts: StartStates | None = None
+        self, config: Any, run_dir: Path, training: TrainingSetup, starts: PyTree = None
     ) -> float:
         """Train from the run's last checkpoint to its end; return the seconds, earlier sessions
         included."""
         check_device_split(config, training.partners)
-        parallel.on_main_host(
-            lambda: write_input_hashes(run_dir, named_input_hashes(config, starts))
-        )
+        record_inputs(config, run_dir, starts)
         reference = training.reference
         ppo = restore_schedules(self.name, training.ppo, config, run_dir)
         context = TrainContext(
@@ -229,7 +235,7 @@ class PPOAlgorithm(Algorithm):
         config: Any,
         run_dir: Path,
         clone: NetworkPolicy | None,
-        validation: Games | None,
+        validation: Any,
         wall_s: float,
     ) -> dict[str, Any]:
         """Report the finished run; write and return its summary."""
@@ -256,7 +262,7 @@ def check_device_split(config: PPOConfig, partners: Policy | PartnerPopulation |
         check_divides("--num-envs: num_envs / devices", of_one, "partners", partners.size)
 
 
-def named_input_hashes(config: PPORunConfig, starts: StartStates | None = None) -> dict[str, str]:
+def named_input_hashes(config: PPORunConfig, starts: PyTree = None) -> dict[str, str]:
     """SHA-256 of the agents and files that a config refers to by name: partners, initial agent,
     previous level, start states."""
     agents = [("--partners", name) for name in expand_seed_ranges(getattr(config, "partners", ()))]
@@ -267,6 +273,11 @@ def named_input_hashes(config: PPORunConfig, starts: StartStates | None = None) 
     if starts is not None:
         found[f"--start-states {' '.join(config.start_states)}"] = agent_hash("starts", starts)
     return found
+
+
+def record_inputs(config: PPORunConfig, run_dir: Path, starts: Any) -> None:
+    """Write `named_input_hashes` to the run's folder."""
+    parallel.on_main_host(lambda: write_input_hashes(run_dir, named_input_hashes(config, starts)))
 
 
 def announce_updates(config: PPORunConfig, run_dir: Path, done: int) -> None:
@@ -281,7 +292,7 @@ def announce_updates(config: PPORunConfig, run_dir: Path, done: int) -> None:
         print(f"{run_dir} has {finished}: only measuring it again", file=sys.stderr)
 
 
-def plot_curve(run_dir: Path, rules: Rules, begins_as_clone: bool) -> None:
+def plot_curve(run_dir: Path, rules: Any, begins_as_clone: bool) -> None:
     """Plot the run's metrics, with the clone's score if the learner started from the clone."""
     lines = read_metrics(run_dir / "metrics.jsonl")
     first = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
@@ -323,6 +334,8 @@ class PPOLearner:
     context: TrainContext
     last_log: tuple[float, int] | None = None
     """Time in seconds, and number of updates, of the last line of metrics."""
+    last_score: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Last known `score` of the training games."""
 
     def update(self, state: LearnerState, actors: RunnerState) -> tuple[Any, Any, Any]:
         """See `Learner`; the first update starts the clock of `steps_per_s`."""
@@ -334,10 +347,12 @@ class PPOLearner:
         return {f"update {number}": metrics}
 
     def progress(self, metrics: dict[str, Any]) -> dict[str, float]:
-        """Score of the training games, and the `progress_metric`."""
+        """Last known score of the training games, and the `progress_metric`."""
         name = self.training.progress_metric
         shown = {} if name is None else {name: float(metrics[name])}
-        return {"score": float(metrics["train_score"])} | shown
+        if not math.isnan(score := float(metrics["train_score"])):  # NaN: no game ended
+            self.last_score = {"score": score}
+        return self.last_score | shown
 
     def current(self, state: LearnerState) -> NetworkPolicy:
         """Policy as it trains, at temperature 1."""

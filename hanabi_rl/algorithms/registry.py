@@ -6,6 +6,7 @@ from typing import Any
 
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.storage.words import did_you_mean
 
 
 class _Algorithms(Mapping[str, Algorithm]):
@@ -16,7 +17,10 @@ class _Algorithms(Mapping[str, Algorithm]):
 
     def __getitem__(self, name: str) -> Algorithm:
         if name not in self.names:
-            raise ValueError(f"expected an algorithm, one of {', '.join(self)}; got {name!r}")
+            raise ValueError(
+                f"expected an algorithm, one of {', '.join(self)}; got {name!r}"
+                f"{did_you_mean(name, self)}"
+            )
         found: Algorithm = importlib.import_module(f"{__package__}.{name}").ALGORITHM
         return found
 
@@ -31,6 +35,7 @@ ALGORITHMS = _Algorithms(
     "bc",
     "hdr_ippo",
     "ippo",
+    "mappo",
     "other_play",
     "br_bc",
     "best_response",

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -73,6 +73,11 @@ def load_partners(names: Sequence[str], rules: Rules) -> list[NetworkPolicy]:
             )
         policies.append(policy)
     return policies
+
+
+def check_partners(config: Any) -> None:
+    """Raise ValueError as `load_partners` for the partners of a config."""
+    load_partners(config.partners, config.game)
 
 
 def sample_lineup(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from hanabi_rl.cli.agents import Agent, Agents, DeckSeed, Players, load_agent
+from hanabi_rl.cli.agents import Agent, Agents, DeckSeed, Players, load_hanabi_agents
 from hanabi_rl.cli.gauntlet import check_series
 from hanabi_rl.cli.output import Parts, measure_command
 from hanabi_rl.storage.validation import INT32_MAX, BoundedCount, PositiveInt, Range
@@ -44,7 +44,7 @@ def adaptation(
     if not partners:
         raise ValueError("expected at least one partner, got none")
     check_series(games, series)
-    policy, rows = load_agent(agent, players), []
+    policy, rows = load_hanabi_agents([agent], players)[0], []
     loaded = {name: load_policy(name, policy.rules) for name in partners}
     yield f"{games // series} series of {count(series, 'game')} at each seat, greedy, seed {seed}"
     for name, partner in loaded.items():

@@ -40,6 +40,13 @@ SeedNames = Annotated[
     ),
 ]
 DeckSeed = Annotated[Seed, tyro.conf.arg(help="seed of the decks and of sampled actions")]
+GameName = Annotated[
+    str | None,
+    tyro.conf.arg(
+        metavar="hanabi|overcooked:KITCHEN",
+        help="game of the agents; None: that of the trained agents, hanabi for bots",
+    ),
+]
 Players = Annotated[
     int | None,
     tyro.conf.arg(help="number of players, 2 to 5; None: 2 for bots, the trained agent's number"),
@@ -47,12 +54,14 @@ Players = Annotated[
 Sample = Annotated[Flag, tyro.conf.arg(help="sample actions instead of taking the most likely")]
 Json = Annotated[Flag, tyro.conf.arg(help="print one line of JSON on stdout, the text on stderr")]
 DEFAULT_GAMES = 5000
+OTHER_GAMES = 200
+"""Default number of games other than Hanabi, whose games are longer."""
 _GAME_FILES = (".safetensors", ".json", ".jsonl")
 
 
-def play_mode(sample: bool) -> str:
-    """Name of the way in which actions are chosen."""
-    return "sampled" if sample else "greedy"
+def play_mode(sample: bool, rules: Any = None) -> str:
+    """Name of the way in which actions are chosen; default: in Hanabi."""
+    return "sampled" if sample or not (rules is None or rules.is_greedy) else "greedy"
 
 
 def names_games(source: str) -> bool:
@@ -68,14 +77,18 @@ def names_games(source: str) -> bool:
 
 
 def chosen_decks(
-    seed_names: Sequence[str] | None, games: int | None, seed: int | None
+    seed_names: Sequence[str] | None, games: int | None, seed: int | None, game: str = "hanabi"
 ) -> tuple[int, int, tuple[str, ...]]:
     """Return the number of decks, their seed, and the names of hanab.live deals (default: ()).
 
-    Raises ValueError for invalid names, or for names together with `--games` or `--seed`.
+    Raises ValueError for invalid names, names together with `--games` or `--seed`, or names for a
+    game other than Hanabi.
     """
     if seed_names is None:
-        return DEFAULT_GAMES if games is None else games, seed or 0, ()
+        default = DEFAULT_GAMES if game == "hanabi" else OTHER_GAMES
+        return default if games is None else games, seed or 0, ()
+    if game != "hanabi":
+        raise ValueError(f"--seed-names: expected agents of hanabi, got {game}")
     from hanabi_rl.data.formats.hanab_live_decks import parse_seed_names
 
     for flag, value in (("--games", games), ("--seed", seed)):
@@ -86,16 +99,30 @@ def chosen_decks(
     return len(parse_seed_names(seed_names)[0]), 0, tuple(seed_names)
 
 
-def load_agent(agent: str, players: int | None) -> Policy:
+def load_agent(agent: str, players: int | None, game: str | None = None) -> Policy:
     """Load one agent, as `load_agents`."""
-    return load_agents([agent], players)[0]
+    return load_agents([agent], players, game)[0]
 
 
-def load_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
+def load_agents(
+    agents: Sequence[str], players: int | None, game: str | None = None
+) -> list[Policy]:
     """Load agents by name; imports `hanabi_rl.agents.loading` late to keep `--help` fast."""
     from hanabi_rl.agents import loading
 
-    return loading.load_agents(agents, players)
+    return loading.load_agents(agents, players, game)
+
+
+def load_hanabi_agents(agents: Sequence[str], players: int | None) -> list[Policy]:
+    """Load agents for a command of Hanabi; raises ValueError also for agents of another game."""
+    from hanabi_rl.agents.loading import plays_any_game
+    from hanabi_rl.agents.policy import check_hanabi
+
+    policies = load_agents(agents, players)
+    for name, policy in zip(agents, policies, strict=True):
+        if not plays_any_game(name):
+            check_hanabi(policy, name)
+    return policies
 
 
 def games_of_source(
@@ -109,7 +136,7 @@ def games_of_source(
         recorded = load_distinct_games([source])
         title = f"{source}: {recorded.rules.num_players} players, {seats_text(recorded)}"
         return recorded, title, {"file": source}
-    policy = load_agent(source, players)
+    (policy,) = load_hanabi_agents([source], players)
     figures = {"agent": source, "policy_hash": policy.identity(), "seed": seed, "sampled": sample}
     recorded = evaluate_selfplay(policy, games, seed, sample=sample).records
     return recorded, selfplay_title(source, policy, sample, f"seed {seed}"), figures
@@ -117,8 +144,13 @@ def games_of_source(
 
 def selfplay_title(agent: str, policy: Policy, sample: bool, decks: str) -> str:
     """Title of a table about self-play games."""
-    players = policy.rules.num_players
-    return f"{agent}: {play_mode(sample)} self-play, {players} players, {decks}"
+    rules = policy.rules
+    where = f"{rules.num_players} players"
+    if rules.name != "hanabi":
+        from hanabi_rl.games.registry import game_to_text
+
+        where = game_to_text(rules)
+    return f"{agent}: {play_mode(sample, rules)} self-play, {where}, {decks}"
 
 
 def seats_text(games: Games) -> str:

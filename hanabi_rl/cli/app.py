@@ -40,6 +40,7 @@ from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.flags import check_lists_once, list_flags, normalize_flags
 from hanabi_rl.launch.process_setup import configure_process
 from hanabi_rl.storage.validation import validate_arguments
+from hanabi_rl.storage.words import did_you_mean
 
 _DESCRIPTION = (
     "Train and evaluate human-like Hanabi partners, process recorded games.\n"
@@ -96,6 +97,7 @@ def main(args: Sequence[str] | None = None) -> None:
             if words[:1] == ["study"] and words[1:2] and words[1] not in (*STUDY_COMMANDS, *_HELP):
                 words.insert(1, "run")  # `hanabi-rl study FILE` runs it
             _check_renamed(words)
+            _check_command(words)
             if (body := _command(words)) is not None:
                 check_lists_once(normalize_flags(words), list_flags(body))
             _parse(words, brief=body is None)()
@@ -178,6 +180,27 @@ def _check_renamed(args: Sequence[str]) -> None:
         *command, name = old.split()
         if name in (names if command else args[:1]) and list(args[: len(command)]) == command:
             raise ValueError(f"{name} was renamed to {new}")
+
+
+def _check_command(args: Sequence[str]) -> None:
+    """Raise ValueError for an unknown command or subcommand."""
+    commands: Mapping[str, Any] = {
+        **_TRAINING,
+        **_COMMANDS,
+        **{name: of for name, of, _ in _GROUPS},
+    }
+    for place, arg in enumerate(args):
+        if arg.startswith("-"):
+            return
+        if (name := arg.replace("_", "-")) not in commands:
+            before = "".join(f"{word} " for word in args[:place])
+            raise ValueError(
+                f"{before}{arg}: expected a command, one of {', '.join(commands)}"
+                f"{did_you_mean(name, commands)}"
+            )
+        if not isinstance(commands[name], Mapping):
+            return
+        commands = commands[name]
 
 
 def _train(command: str, args: list[str]) -> int:

@@ -60,7 +60,11 @@ def br_prox_parts(
     from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.storage.progress import Progress
 
-    setting, chosen = EvalSetting(games, seed, sample), partner_set.read_partners(partners)
+    chosen = partner_set.read_partners(partners)
+    others = [partner.agent for partner in chosen.partners]
+    loaded = load_agents([*agents, *others], chosen.players)
+    setting = EvalSetting(games, seed, sample).of_game(loaded[0].rules)
+    sample = setting.sample
     unknown = [each for each in chosen.partners if not _known(each, chosen, sample, points)]
     for partner in unknown:
         if not partner.best_response:
@@ -68,11 +72,11 @@ def br_prox_parts(
                 f"{partners}: expected a best_response of {partner.agent}, because its returns "
                 f"with {play_mode(sample)} play are not in the file"
             )
-    others = [partner.agent for partner in chosen.partners]
     responses = [partner.best_response for partner in unknown]
-    loaded = iter(load_agents([*agents, *others, *responses], chosen.players))
-    policies, partner_policies = ([next(loaded) for _ in names] for names in (agents, others))
-    best_responses = dict(zip(unknown, loaded, strict=True))
+    if responses:  # together, as a repeated name is one object
+        loaded = load_agents([*agents, *others, *responses], chosen.players)
+    policies, partner_policies = loaded[: len(agents)], loaded[len(agents) :][: len(others)]
+    best_responses = dict(zip(unknown, loaded[len(agents) + len(others) :], strict=True))
     check_distinct(policies, agents)
     check_distinct(partner_policies, others, f"{partners}: ")
     labels = short_labels(agents)

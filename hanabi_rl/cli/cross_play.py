@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hanabi_rl.cli.agents import (
     Agents,
+    GameName,
     Groups,
     Players,
     Sample,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 def cross_play(
     agents: Agents,
     out: Path,
+    game: GameName = None,
     players: Players = None,
     games: BoundedCount | None = None,
     seed: Seed | None = None,
@@ -41,12 +43,15 @@ def cross_play(
 ) -> Parts:
     """Play every agent with every other agent at every seat and print the score matrix.
 
+    In Overcooked rows are agents at seat 0 and columns at seat 1, never their mean.
+
     The games of each cell are saved: with additional agents only new cells are played, and a
     stopped run continues.
 
     Args:
         out: folder for matrix.csv, matrix.json and matrix.png.
-        games: decks per cell, each played with every distinct seating; None: 5000.
+        games: decks per cell, each played with every distinct seating; None: 5000, of other games
+            than Hanabi 200.
         seed: seed of the decks and of sampled actions; None: 0.
         group: agents to summarise as one; default: agents of the same algorithm.
         cache: folder for the games of each cell; default: OUT/cells.
@@ -55,8 +60,9 @@ def cross_play(
     from hanabi_rl.evaluation.measure.matrix import EvalSetting, make_agents
     from hanabi_rl.evaluation.reporting import matrix as report
 
-    games, seed, named = chosen_decks(seed_names, games, seed)
-    policies, labels = load_agents(agents, players), report.short_labels(agents)
+    chosen_decks(seed_names, games, seed)  # fail on invalid names before the agents load
+    policies, labels = load_agents(agents, players, game), report.short_labels(agents)
+    games, seed, named = chosen_decks(seed_names, games, seed, policies[0].rules.name)
     groups = assign_groups(agents, labels, algorithms_of(agents, policies), group)
     lineup = make_agents(policies, labels, groups)
     setting = EvalSetting(games, seed, sample, named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json as json_format
 import sys
@@ -14,10 +15,11 @@ import tyro
 
 from hanabi_rl.cli import overcooked
 from hanabi_rl.cli.agents import File, Flag, Json
+from hanabi_rl.cli.play import HOST, check_extra, listen, run_page
 from hanabi_rl.data.download import Split
 from hanabi_rl.data.download import download as fetch
 from hanabi_rl.data.seeds import MAX_NUMBER
-from hanabi_rl.storage.validation import BoundedCount, Seed, UnitInterval
+from hanabi_rl.storage.validation import BoundedCount, Port, Seed, UnitInterval
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
@@ -242,16 +244,38 @@ def demos(
 
 
 def replay_command(
-    source: Source, game: int = 0, turn: int | None = None, conventions: Flag = False
+    source: Source,
+    game: int = 0,
+    turn: int | None = None,
+    conventions: Flag = False,
+    browser: Flag = False,
+    port: Port = 8642,
+    no_browser: Flag = False,
 ) -> None:
-    """Print a recorded game turn by turn, with its hanab.live link.
+    """Print a recorded game turn by turn, Hanabi with its hanab.live link, or show Overcooked.
 
     Args:
-        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
+        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link;
+            Overcooked games as for `data convert`.
         game: index of the game in the file, from 0.
-        turn: print only this turn; 1: the deal.
+        turn: print only this turn; 1: the deal or the start.
         conventions: annotate each move with its meaning and violations by the H-Group conventions.
+        browser: replay a game of Overcooked on a page, with pause, steps and speed.
+        port: port of that page on this machine; 0: any free port.
+        no_browser: print the address of that page without opening a browser.
     """
+    if overcooked.is_source(source):
+        if not browser:
+            overcooked.print_replay(source, game, turn)
+            return
+        check_extra()
+        app = overcooked.replay_app(source, game)
+        listening = listen(HOST, port)
+        with contextlib.suppress(KeyboardInterrupt):
+            run_page(app, listening, source, f"replay/{game}", open_browser=not no_browser)
+        return
+    if browser:
+        raise ValueError(f"--browser: expected games of Overcooked, got {source}")
     from hanabi_rl.data.files import load_nonempty_games
     from hanabi_rl.data.formats.hanab_live import decode_link, is_link, replay_link
     from hanabi_rl.evaluation.measure.annotate import annotate

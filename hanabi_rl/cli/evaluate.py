@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from hanabi_rl.cli.agents import (
     Agent,
+    GameName,
     Players,
     Sample,
     SeedNames,
@@ -24,16 +26,17 @@ _BARS = " ▁▂▃▄▅▆▇█"
 @measure_command
 def evaluate(
     agent: Agent,
+    game: GameName = None,
     players: Players = None,
     games: BoundedCount | None = None,
     seed: Seed | None = None,
     seed_names: SeedNames = None,
     sample: Sample = False,
 ) -> Parts:
-    """Play an agent in self-play and print its scores, with replay links.
+    """Play an agent in self-play and print its scores, with replay links in Hanabi.
 
     Args:
-        games: number of games, one per deck; None: 5000.
+        games: number of games, one per deck; None: 5000, of other games than Hanabi 200.
         seed: seed of the decks and of sampled actions; None: 0.
     """
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
@@ -41,42 +44,53 @@ def evaluate(
     from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
     from hanabi_rl.evaluation.reporting.measures import efficiency_line
     from hanabi_rl.evaluation.reporting.training_report import link_lines, score_table
+    from hanabi_rl.games.registry import game_to_text
     from hanabi_rl.play.decks import seed_decks
 
-    games, seed, named = chosen_decks(seed_names, games, seed)
-    policy = load_agent(agent, players)
+    chosen_decks(seed_names, games, seed)  # fail on invalid names before the agent loads
+    policy = load_agent(agent, players, game)
+    games, seed, named = chosen_decks(seed_names, games, seed, policy.rules.name)
     decks = seed_decks(policy.rules, named) if named else None
     started = time.perf_counter()
     result = evaluate_selfplay(policy, games, seed, sample=sample, decks=decks)
     wall_s = time.perf_counter() - started
-    efficiency = efficiency_figures(GameAnalysis(result.records))
     dealt = f"hanab.live deals {' '.join(named)}" if named else f"seed {seed}"
-    yield selfplay_title(agent, policy, sample, dealt)
+    is_sampled = sample or not policy.rules.is_greedy
+    yield selfplay_title(agent, policy, is_sampled, dealt)
     yield score_table([("self-play", result.summary)])
-    yield efficiency_line(efficiency, result.rules)
-    yield from count_lines(result.histogram(), wall_s)
+    of_hanabi: dict[str, Any] = {}
+    if policy.rules.name == "hanabi":
+        efficiency, histogram = efficiency_figures(GameAnalysis(result.records)), result.histogram()
+        of_hanabi = {**efficiency, "histogram": histogram}
+        yield efficiency_line(efficiency, result.rules)
+        yield histogram_line(histogram)
+    yield rate_line(games, wall_s)
     yield from link_lines(result)
     yield {
         "agent": agent,
         "policy_hash": policy.identity(),
+        "game": game_to_text(policy.rules),
         "players": policy.rules.num_players,
         "seed": seed,
         "seed_names": list(named),
-        "sampled": sample,
+        "sampled": sample or not policy.rules.is_greedy,
         **result.as_dict(),
-        **efficiency,
-        "histogram": result.histogram(),
+        **of_hanabi,
         "wall_s": wall_s,
         "games_per_s": games / wall_s,
     }
 
 
-def count_lines(counts: Sequence[int], wall_s: float) -> list[str]:
-    """Histogram of scores as bars, and games per second."""
+def histogram_line(counts: Sequence[int]) -> str:
+    """Histogram of scores as bars."""
     bars = "".join(_BARS[-(-number * (len(_BARS) - 1) // max(counts))] for number in counts)
-    rate = sum(counts) / wall_s
-    return [
-        f"scores 0 to {len(counts) - 1}: |{bars}|",
-        f"{count(sum(counts), 'game')} in {wall_s:.1f} s, compilation included "
-        f"({rate:{',.0f' if rate >= 10 else '.2g'}} games/s)",
-    ]
+    return f"scores 0 to {len(counts) - 1}: |{bars}|"
+
+
+def rate_line(games: int, wall_s: float) -> str:
+    """Number of games and games per second."""
+    rate = games / wall_s
+    return (
+        f"{count(games, 'game')} in {wall_s:.1f} s, compilation included "
+        f"({rate:{',.0f' if rate >= 10 else '.2g'}} games/s)"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hanabi_rl.cli.agents import Agents, DeckSeed, Players, load_agents
+from hanabi_rl.cli.agents import Agents, DeckSeed, Players, load_hanabi_agents
 from hanabi_rl.cli.output import Parts, Plot, measure_command, with_progress
 from hanabi_rl.storage.validation import BoundedCount, PositiveInt
 from hanabi_rl.storage.words import count
@@ -38,7 +38,7 @@ def gauntlet(
 
     check_series(games, series)
     agents = tuple(dict.fromkeys(agents))
-    policies, labels = load_agents(agents, players), short_labels(agents)
+    policies, labels = load_hanabi_agents(agents, players), short_labels(agents)
     check_distinct(policies, agents)
     proxies = [load_policy(name, policies[0].rules) for name in human_proxies]
     check_distinct(proxies, human_proxies, "--human-proxies: ")

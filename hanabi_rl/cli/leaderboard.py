@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.cli.agents import DeckSeed, Groups, Json, Players, load_agents, parse_groups
+from hanabi_rl.cli.agents import DeckSeed, Groups, Json, Players, load_hanabi_agents, parse_groups
 from hanabi_rl.cli.output import Parts, measure_command
 from hanabi_rl.storage.validation import BoundedCount
 from hanabi_rl.storage.words import count
@@ -96,7 +96,7 @@ def _play(
         raise ValueError(f"expected --proxies and --agents, got 0 and {len(agents)}")
     everyone = list(dict.fromkeys((*proxies, *agents)))  # an agent may be one of the proxies
     label_of = dict(zip(everyone, short_labels(everyone), strict=True))
-    policy_of = dict(zip(everyone, load_agents(everyone, players), strict=True))
+    policy_of = dict(zip(everyone, load_hanabi_agents(everyone, players), strict=True))
     partners = [policy_of[proxy] for proxy in proxies]
     policies = [policy_of[agent] for agent in agents]
     names, labels = ([label_of[name] for name in group] for group in (proxies, agents))
@@ -161,13 +161,13 @@ def _add(file: Path, agents: Sequence[str], submitted_by: str) -> None:
         raise ValueError("--board requires --agents and --submitted-by")
     for agent in agents:
         leaderboard_file.check_public(agent, "--agents")
-    proxies = load_agents([proxy.agent for proxy in board.proxies], board.players)
+    proxies = load_hanabi_agents([proxy.agent for proxy in board.proxies], board.players)
     for proxy, policy in zip(board.proxies, proxies, strict=True):
         if policy.identity() != proxy.hash:
             raise ValueError(
                 f"{file}: expected {proxy.agent} to be {proxy.hash}, got {policy.identity()}"
             )
-    candidates = load_agents(agents, board.players)
+    candidates = load_hanabi_agents(agents, board.players)
     for agent, policy in zip(agents, candidates, strict=True):
         entry = play_leaderboard(policy, proxies, board.games, board.seed)
         row = leaderboard_file.row_of(

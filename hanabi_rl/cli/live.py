@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from hanabi_rl.cli.agents import Flag, load_agents
+from hanabi_rl.cli.agents import Flag, load_hanabi_agents
 from hanabi_rl.cli.play import progress
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.validation import Range, Seconds
@@ -110,7 +110,7 @@ def agent_by_players(agent: str, players: tuple[int, ...]) -> Mapping[int, Polic
     found, errors = {}, []
     for number in players or NUMBERS:
         try:
-            policy = load_agents([agent], number)[0]
+            policy = load_hanabi_agents([agent], number)[0]
             if not policy.rules.is_standard:
                 raise ValueError(f"{agent}: expected an agent for the standard game")
             found[number] = policy

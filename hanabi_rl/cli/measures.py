@@ -6,9 +6,12 @@ from typing import Annotated
 
 import tyro
 
+from hanabi_rl.cli import overcooked
 from hanabi_rl.cli.agents import (
+    OTHER_GAMES,
     AgentOrFile,
     DeckSeed,
+    GameName,
     Players,
     Sample,
     games_of_source,
@@ -61,36 +64,45 @@ def conventions(
 
     The conventions are those of hanab.live's H-Group: chop, focus, play and save hints, good touch,
     prompts and finesses. The table has the fraction of moves that follow them, by kind of move, and
-    the violations. `hanabi-rl replay FILE --conventions` annotates each move of a game.
+    the violations. `hanabi-rl replay FILE --conventions` annotates each move of a game. The second
+    table is the convention gap: success of plays minus the success that literal hints predict.
 
     Args:
         sources: agents for self-play, or files of games, of which only human seats count if they
             name them.
         games: number of self-play games per agent.
     """
-    from hanabi_rl.evaluation.measure.conventions import convention_figures, read_conventions
+    from hanabi_rl.evaluation.measure.convention_gap import gap_figures
+    from hanabi_rl.evaluation.measure.conventions import convention_figures
+    from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.reporting.matrix import short_labels
-    from hanabi_rl.evaluation.reporting.measures import conventions_parts
+    from hanabi_rl.evaluation.reporting.measures import conventions_parts, gap_parts
+    from hanabi_rl.games.hanabi.belief import can_count_hands
 
     if not sources:
         raise ValueError("expected agents or files of games, got none")
     if len(set(sources)) < len(sources):
         raise ValueError(f"expected each source once, got {', '.join(sources)}")
-    rows = {}
+    rows, gaps = {}, {}
     labels = short_labels(list(sources))
     for source, label in with_progress("conventions", zip(sources, labels, strict=True), "sources"):
         played, *_ = games_of_source(source, players, games, seed)
-        rows[label] = convention_figures(read_conventions(played))
+        record = GameAnalysis(played)
+        rows[label] = convention_figures(record.conventions)
+        if can_count_hands(played.rules):
+            gaps[label] = gap_figures(record)
     yield from conventions_parts(rows)
-    yield {"seed": seed, "sources": list(sources), "rows": rows}
+    yield from gap_parts(gaps)
+    yield {"seed": seed, "sources": list(sources), "rows": rows, "convention_gap": gaps}
 
 
 @measure_command
 def interdependence(
     source: AgentOrFile,
     partner: _Partner = "",
+    game: GameName = None,
     players: Players = None,
-    games: BoundedCount = 1000,
+    games: BoundedCount | None = None,
     seed: DeckSeed = 0,
     sample: Sample = False,
     reference_games: Annotated[int, Range(0, 10_000_000)] = 500,
@@ -98,12 +110,12 @@ def interdependence(
     """Print how the moves of a team depend on each other.
 
     The table has the outcomes of hints, and the cards played and tokens gained by one seat that
-    another seat made possible.
+    another seat made possible. In Overcooked: things that one player handed to the other.
 
     Args:
         source: agent, or file of games (.safetensors, .json or .jsonl), of which every seat counts.
         partner: agent in the other seats; default: copies of the agent.
-        games: number of games to play.
+        games: number of games to play; None: 1000, of Overcooked 200 with the agent in each seat.
         reference_games: number of decks on which bot:random and bot:convention also play, for
             comparison; 0: no comparison.
     """
@@ -111,10 +123,22 @@ def interdependence(
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
     from hanabi_rl.evaluation.reporting.measures import interdependence_parts
 
-    if partner and names_games(source):
+    is_file = names_games(source) or overcooked.is_source(source.partition("?")[0])
+    if partner and is_file:
         raise ValueError(f"expected no partner for the recorded games of {source}, got {partner}")
+    if overcooked.is_source(source.partition("?")[0]):
+        yield from overcooked.recorded_interdependence(source, game)
+        return
+    if not is_file:
+        names = [source, *filter(None, [partner])]
+        policies = load_agents(names, players, game)
+        if policies[0].rules.name != "hanabi":
+            number = OTHER_GAMES if games is None else games
+            yield from overcooked.played_interdependence(names, policies, number, seed)
+            return
+    games = 1000 if games is None else games
     if partner:
-        agent, other = load_agents([source, partner], players)
+        agent, other = policies
         played, roles = measure.play_team(agent, other, games, seed, sample=sample)
         title = f"{source}: {play_mode(sample)} play, one agent with {partner}, seed {seed}"
         about = {

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import DeckSeed, Players, Sample, load_agents, names_games, play_mode
+from hanabi_rl.cli.agents import (
+    DeckSeed,
+    Players,
+    Sample,
+    load_hanabi_agents,
+    names_games,
+    play_mode,
+)
 from hanabi_rl.cli.output import Parts, measure_command, with_progress
 from hanabi_rl.storage.validation import BoundedCount
 from hanabi_rl.storage.words import count
@@ -133,7 +140,9 @@ def _played(
 
     names = list(dict.fromkeys([*sources, *partners]))
     labels = short_labels(names)
-    agents = dict(zip(names, make_agents(load_agents(names, players), labels, labels), strict=True))
+    agents = dict(
+        zip(names, make_agents(load_hanabi_agents(names, players), labels, labels), strict=True)
+    )
     setting, rules = EvalSetting(*setting_fields), agents[names[0]].policy.rules
     with tempfile.TemporaryDirectory() as temporary:  # games of a pair serve both of its agents
         others = [agents[name] for name in dict.fromkeys(partners or sources)]

@@ -28,8 +28,9 @@ def select_partners(
     """Select the most diverse partners by the events in their games.
 
     Every candidate plays with its best response at every seat. Pairs with at most 5% of the maximum
-    score are excluded. The command selects the set with the largest determinant of the similarity
-    matrix of event counts, on separate decks; scores in the file are for the decks of `br-prox`.
+    score (Overcooked: 10 points) are excluded. The command selects the set with the largest
+    determinant of the similarity matrix of event counts, on separate decks; scores in the file are
+    for the decks of `br-prox`.
 
     Args:
         candidates: partners.json with the agent and best_response of each candidate.
@@ -46,7 +47,12 @@ def select_partners(
 
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.evaluation.measure.matrix import EvalSetting
-    from hanabi_rl.evaluation.measure.partner_set import read_partners, selected_set, write_partners
+    from hanabi_rl.evaluation.measure.partner_set import (
+        min_pair_score,
+        read_partners,
+        selected_set,
+        write_partners,
+    )
     from hanabi_rl.launch.train_partner_set import add_best_response_scores
     from hanabi_rl.storage.files import check_writable
 
@@ -57,13 +63,14 @@ def select_partners(
             raise ValueError(f"{candidates}: expected a best_response of {partner.agent}")
     names = [partner.agent for partner in read.partners]
     policies = load_agents(names, read.players)
+    setting, rules = setting.of_game(policies[0].rules), policies[0].rules
     draws = samples if search == "dpp" else None
     try:
         check_distinct(policies, names)
         found = add_best_response_scores(
             read.partners, setting, "candidates", "selection", read.players
         )
-        chosen = selected_set(found, count, by, setting, policies[0].rules, draws)
+        chosen = selected_set(found, count, by, setting, rules, draws)
     except ValueError as error:
         raise ValueError(f"{candidates}: {error}") from error
     partners = add_best_response_scores(
@@ -72,16 +79,16 @@ def select_partners(
     chosen = dataclasses.replace(chosen, partners=tuple(partners), purpose="report")
     out.parent.mkdir(parents=True, exist_ok=True)
     write_partners(out, chosen)
-    print(_about(chosen, left_out=len(found) - (chosen.candidates or 0)))
+    left_out = len(found) - (chosen.candidates or 0)
+    print(_about(chosen, f"{left_out} excluded for scores of at most {min_pair_score(rules):g}"))
     print(f"Written: {out}", file=sys.stderr)
 
 
-def _about(chosen: PartnerSet, left_out: int) -> str:
+def _about(chosen: PartnerSet, excluded: str) -> str:
     lines = [
         f"{len(chosen.partners)} of {count(chosen.candidates or 0, 'candidate')} by "
         f"{chosen.selected_by} "
-        f"({chosen.search}): BR-Div {chosen.br_div:.6g}, P-Div {chosen.p_div:.6g}; {left_out} "
-        "excluded for scores of at most 5%"
+        f"({chosen.search}): BR-Div {chosen.br_div:.6g}, P-Div {chosen.p_div:.6g}; {excluded}"
     ]
     for partner in chosen.partners:
         means = ", ".join(f"{mean:.2f}" for mean in partner.score or ())
@@ -109,7 +116,7 @@ def train_partners(
         candidates: candidates.json of a run of behaviour_preferring.
         count: number of partners to select; the same number of mid-skill partners is added.
         out: folder of the runs and of partners.json.
-        preset: preset of best_response, a name or a file; the candidates set the number of players.
+        preset: preset of best_response, a name or a file; the candidates set the game.
         total_steps: environment steps per best response; None: those of the preset.
         by: use events of the best responses (br-div) or of the partners (p-div).
         games: decks per seat.

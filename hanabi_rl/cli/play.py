@@ -12,18 +12,22 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from hanabi_rl.cli.agents import Flag, SeedNames, chosen_decks, load_agents
+from hanabi_rl.cli import overcooked
+from hanabi_rl.cli.agents import Flag, GameName, SeedNames, chosen_decks, load_agents
 from hanabi_rl.storage.extras import install_command
-from hanabi_rl.storage.validation import Port, Seconds, Seed
+from hanabi_rl.storage.validation import Port, PositiveInt, Range, Seconds, Seed
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from hanabi_rl.agents.policy import Policy
     from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.people.serve.local import LocalPlay
-    from hanabi_rl.people.serve.partner_protocol import LazyPartners, Partners
+    from hanabi_rl.people.serve.partner_protocol import Partners
 
     Seated = tuple[Rules, list[str], Callable[[], Partners], list[str], bool]
     """Rules; names of the agents in the seats that the user does not take; function that makes
@@ -37,6 +41,7 @@ def play(
     agents: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[AGENT ...]")
     ] = (),
+    game: GameName = None,
     players: int | None = None,
     watch: Flag = False,
     terminal: Flag = False,
@@ -48,16 +53,20 @@ def play(
     move_delay: Seconds = 0.8,
     reset_memory: Flag = False,
     process: str | None = None,
+    seat: int | None = None,
+    steps_per_s: Annotated[float, Range(0.5, 100)] | None = None,
+    horizon: PositiveInt | None = None,
 ) -> None:
-    """Play Hanabi with agents in the browser or in the terminal, or watch agents.
+    """Play Hanabi or Overcooked with agents in the browser, Hanabi also in the terminal, or watch.
 
     Args:
-        agents: your partners; default: the best agent of `hanabi-rl gauntlet`. One agent takes all
-            other seats; several agents sit clockwise from you. With --watch: agents to watch.
+        agents: your partners, in Overcooked one; default: the best agent of `hanabi-rl gauntlet`.
+            One agent takes all other seats; several agents sit clockwise from you. With --watch:
+            agents to watch.
         players: number of players, 2 to 5, including you; None: the agents' number, otherwise 2.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: play as text with typed moves, also from a pipe.
-        seed: seed of the decks; None: a random seed.
+        seed: seed of the decks, in Overcooked of the agent's sampled actions; None: a random seed.
         out: folder for finished games, in a format that train/bc.py --data reads.
         port: port of the page on this machine; 0: any free port.
         no_browser: print the address without opening a browser.
@@ -66,13 +75,46 @@ def play(
             games in --out.
         process: command of a program that chooses moves in place of agents, one process per seat,
             with messages as lines of JSON (docs/play.md).
+        seat: your seat in Overcooked, 0 or 1; None: in turn.
+        steps_per_s: steps per second in Overcooked; None: 6.67.
+        horizon: steps of a game of Overcooked; None: the agent's.
     """
     if process is not None and agents:
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
+    is_hanabi = game in (None, "hanabi")
+    names = _lineup(agents, players, watch) if is_hanabi else list(agents)
+    if not is_hanabi and len(names) != 1:
+        raise ValueError(f"expected one agent for {game}, got {' '.join(names) or 'none'}")
     named = chosen_decks(seed_names, None, seed)[-1]
-    names = _lineup(agents, players, watch)
     if not terminal:
         check_extra("; --terminal does not")
+    loaded: list[Policy] = []
+    if process is None:
+        with progress(f"loading {', '.join(dict.fromkeys(names))}"):
+            several = len(names) + (not watch) if len(names) > 1 else None
+            loaded = list(load_agents(names, players or several, game))
+    if loaded and loaded[0].rules.name != "hanabi":
+        if loaded[0].rules.name != "overcooked":
+            raise ValueError(f"play: expected hanabi or overcooked, got {loaded[0].rules.name}")
+        _check_unused(
+            "overcooked",
+            {
+                "--players": players,
+                "--watch": watch,
+                "--terminal": terminal,
+                "--seed-names": seed_names,
+                "--reset-memory": reset_memory,
+            },
+        )
+        app = overcooked.kitchen_app(
+            loaded[0], names[0], out, seat=seat, seed=seed, steps_per_s=steps_per_s, horizon=horizon
+        )
+        listening = listen(HOST, port)
+        with contextlib.suppress(KeyboardInterrupt):
+            run_page(app, listening, f"games are saved in {out}", open_browser=not no_browser)
+        return
+    of_overcooked = {"--seat": seat, "--steps-per-s": steps_per_s, "--horizon": horizon}
+    _check_unused("hanabi", of_overcooked)
     from hanabi_rl.people.serve.folder import GameFolder
     from hanabi_rl.people.serve.local import LocalPlay
     from hanabi_rl.people.serve.partner_protocol import LazyPartners
@@ -80,7 +122,7 @@ def play(
 
     with contextlib.ExitStack() as stack:
         if process is None:
-            seated = _agents(names, players, watch, out)
+            seated = _agents(names, loaded, watch, out)
         else:
             seated = _processes(process, players or 2, watch, stack)
         rules, names, partners, policies, remembers = seated
@@ -96,13 +138,13 @@ def play(
         if terminal:
             _run_terminal(make_play(partners()))
             return
+        from hanabi_rl.people.serve.web import make_app
+
         listening = listen(HOST, port)
         starting = LazyPartners(partners)  # in the background, while the page opens
         with contextlib.suppress(KeyboardInterrupt):
-            game = make_play(starting)
-            _run_page(
-                game, out, listening, starting, open_browser=not no_browser, move_delay=move_delay
-            )
+            app = make_app(make_play(starting), move_delay, at_end=starting.give_up)
+            run_page(app, listening, f"games are saved in {out}", open_browser=not no_browser)
     if starting.give_up():
         # compilation cannot be stopped and may abort with a message at a regular exit; every move
         # on the page is already on disk
@@ -110,18 +152,22 @@ def play(
         os._exit(0)
 
 
-def _agents(names: list[str], players: int | None, watch: bool, out: Path) -> Seated:
+def _check_unused(game: str, values: dict[str, Any]) -> None:
+    """Raise ValueError if a flag of another game has a value."""
+    for flag, value in values.items():
+        if value not in (None, False):
+            raise ValueError(f"{flag}: expected no such flag with --game {game}")
+
+
+def _agents(names: list[str], policies: list[Policy], watch: bool, out: Path) -> Seated:
     from hanabi_rl.agents.policy import runs_search
     from hanabi_rl.agents.preloaded_profile import has_profile
     from hanabi_rl.people.serve.numpy_interpreter import NumPyInterpreter
     from hanabi_rl.people.serve.runner import PartnerRunner
     from hanabi_rl.people.serve.ticks import compiled
 
-    with progress(f"loading {', '.join(dict.fromkeys(names))}"):
-        several = len(names) + (not watch) if len(names) > 1 else None
-        policies = list(load_agents(names, players or several))
     rules = policies[0].rules
-    if not several:
+    if len(names) == 1:
         seats = rules.num_players - (not watch)
         names, policies = names * seats, policies * seats
 
@@ -171,25 +217,20 @@ def _run_terminal(game: LocalPlay) -> None:
         print("\nThe game is saved; repeat the command to continue.")
 
 
-def _run_page(
-    game: LocalPlay,
-    out: Path,
-    listening: socket.socket,
-    starting: LazyPartners,
-    *,
-    open_browser: bool,
-    move_delay: float,
+def run_page(
+    app: Starlette, listening: socket.socket, about: str, path: str = "", *, open_browser: bool
 ) -> None:
+    """Serve a page on this machine until Ctrl-C; prints its address and `about`."""
     import uvicorn
 
-    from hanabi_rl.people.serve.web import MAX_MESSAGE, make_app
+    from hanabi_rl.people.serve.web import MAX_MESSAGE
 
-    address = f"http://{HOST}:{listening.getsockname()[1]}/"
-    print(f"The table is at {address} (Ctrl-C stops; games are saved in {out})", flush=True)
+    address = f"http://{HOST}:{listening.getsockname()[1]}/{path}"
+    print(f"The table is at {address} (Ctrl-C stops; {about})", flush=True)
     if open_browser:
         webbrowser.open(address)
     config = uvicorn.Config(
-        make_app(game, move_delay, at_end=starting.give_up),
+        app,
         log_level="warning",
         access_log=False,
         ws="websockets-sansio",

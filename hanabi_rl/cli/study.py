@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from hanabi_rl.cli.agents import File, Flag, load_agents
+from hanabi_rl.cli.agents import File, Flag, load_hanabi_agents
 from hanabi_rl.cli.play import check_extra, listen, progress
 from hanabi_rl.people.serve.request_limits import NetworkLimits
 from hanabi_rl.storage.files import check_readable
@@ -165,7 +165,7 @@ def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
 
     names, players = folder.study.policies, folder.study.players
     with progress(f"loading {', '.join(names)}"):
-        policies = dict(zip(names, load_agents(names, players), strict=True))
+        policies = dict(zip(names, load_hanabi_agents(names, players), strict=True))
     rules = policies[names[0]].rules
     with progress("compiling"):
         partners = {

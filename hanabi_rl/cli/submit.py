@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import tyro
 
+from hanabi_rl.agents.process import KEY_VARIABLE
 from hanabi_rl.cli.agents import Json
 from hanabi_rl.cli.play import progress
-from hanabi_rl.people.serve.keys import KEY_VARIABLE
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import check_readable, read_text
 from hanabi_rl.storage.validation import Range, Seconds, Seed
@@ -128,15 +128,17 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
         ValueError: two agents for one number of players, no agent for a number, or an agent of
             another game than the standard game.
     """
-    from hanabi_rl.agents.loading import BOT, load_policy, parse_name
+    from hanabi_rl.agents.loading import load_policy, plays_any_game
+    from hanabi_rl.agents.policy import check_hanabi
     from hanabi_rl.games.hanabi.rules import Rules
 
     found: dict[int, tuple[str, Policy]] = {}
-    bots = [name for name in names if parse_name(name).scheme == BOT]
+    bots = [name for name in names if plays_any_game(name)]
     loaded = [(name, load_policy(name)) for name in names if name not in bots]
     free = set(sizes) - {policy.rules.num_players for _, policy in loaded}
     loaded += [(bot, load_policy(bot, Rules(num_players=n))) for bot in bots for n in sorted(free)]
     for name, policy in loaded:
+        check_hanabi(policy, name)
         size = policy.rules.num_players
         if not policy.rules.is_standard:
             got = policy.rules.difference_from(Rules(num_players=size))
@@ -187,7 +189,8 @@ def _players(
     from hanabi_rl.games.hanabi.rules import Rules
 
     if process is not None:
-        from hanabi_rl.people.serve.process import ProcessAgent, ProcessPlayer
+        from hanabi_rl.agents.process import ProcessAgent
+        from hanabi_rl.people.serve.process import ProcessPlayer
 
         ProcessAgent(process)  # fail on an invalid command before the first game
         return lambda size: ProcessPlayer(Rules(num_players=size), process)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hanabi_rl.cli.agents import Agents, Players, Sample, load_agents
+from hanabi_rl.cli import overcooked
+from hanabi_rl.cli.agents import Agents, GameName, Players, Sample, load_agents
 from hanabi_rl.cli.output import Parts, measure_command
 from hanabi_rl.storage.validation import BoundedCount, Seed
 
@@ -15,19 +16,21 @@ _MIN_RANDOM_SITUATIONS = 100  # per test, for the pass rate of random play
 @measure_command
 def unit_tests(
     agents: Agents,
+    game: GameName = None,
     players: Players = None,
     games: Path | None = None,
     instances: BoundedCount = 50,
     seed: Seed = 0,
     sample: Sample = False,
 ) -> Parts:
-    """Print each agent's pass rate on 16 robustness tests, with example failures.
+    """Print each agent's pass rate on 16 robustness tests (in Overcooked 10), with failures.
 
-    Standard game, two or three players. Scripted players play each situation from the first turn;
-    then the agent acts. Tests of partner modelling (AR, A+MR) are pairs of situations with
-    different partner behaviour. Two reference players are available as agents: `reference:memory`
-    passes every test; `reference:memoryless` reads only the last move, which shows which tests
-    need memory.
+    Standard game of Hanabi, two or three players. Scripted players play each situation from the
+    first turn; then the agent acts. Tests of partner modelling (AR, A+MR) are pairs of situations
+    with different partner behaviour. Two reference players are available as agents:
+    `reference:memory` passes every test; `reference:memoryless` reads only the last move, which
+    shows which tests need memory. Kitchens of Overcooked in which both players reach everything:
+    pass rates by seat.
 
     Args:
         games: recorded games as the source of situations for two of the tests; default: self-play
@@ -48,7 +51,12 @@ def unit_tests(
     }
     agents = tuple(dict.fromkeys(agents))
     names = [name for name in agents if name not in references]
-    policies = dict(zip(names, load_agents(names, players), strict=True))
+    policies = dict(zip(names, load_agents(names, players, game), strict=True))
+    if names and policies[names[0]].rules.name != "hanabi":
+        if games is not None or len(names) < len(agents):
+            raise ValueError("--games and reference players: expected agents of hanabi")
+        yield from overcooked.unit_tests(names, list(policies.values()), instances, seed)
+        return
     rules = policies[names[0]].rules if names else Rules(num_players=players or 2)
     check_rules(rules)
     if games is None:

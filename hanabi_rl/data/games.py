@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -158,6 +158,10 @@ class Games:
         known = {deck.tobytes() for deck in canonical_decks(others.rules, others.decks)}
         mine = canonical_decks(self.rules, self.decks)
         return np.array([deck.tobytes() in known for deck in mine], bool)
+
+    def content(self) -> tuple[Any, ...]:
+        """Arrays that identify the games."""
+        return self.decks, self.actions, self.human_seats, self.players
 
     def content_keys(self) -> list[bytes]:
         """Key of each game's deck and moves, without its id.

@@ -130,10 +130,12 @@ def _wrong_moves(games: Games, source: str, good: np.ndarray) -> Iterator[GameDa
     for game in np.flatnonzero(wrong_length & good):
         problem = f"expected 1..{num_turns}, got {games.num_actions[game]}"
         yield _error(games, source, "num_actions", game, problem)
-    unknown = (games.actions < 0) | (games.actions >= rules.num_moves)
+    unknown = (games.actions < 0) | (games.actions >= rules.num_actions)
     for game in np.flatnonzero(unknown.any(axis=1) & good):
         turn = int(np.argmax(unknown[game]))
-        problem = f"expected an action in 0..{rules.num_moves - 1}, got {games.actions[game, turn]}"
+        problem = (
+            f"expected an action in 0..{rules.num_actions - 1}, got {games.actions[game, turn]}"
+        )
         yield _error(games, source, "actions", game, problem, turn)
     after_end = np.arange(num_turns) >= games.num_actions[:, None]
     moved = after_end & (games.actions != rules.noop)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
+T = TypeVar("T")
 _ABOVE_ANY_WORD = (1 << 32) - 5
 
 
@@ -51,3 +52,19 @@ def materialize(word: jax.Array) -> jax.Array:
     remainder by a number above every word changes nothing and halves the time of a step.
     """
     return word % jnp.uint32(_ABOVE_ANY_WORD)
+
+
+def pick_seat(values: jax.Array, seat: jax.Array) -> jax.Array:
+    """Entry [N, ...] of `seat` int32[N] in `values` ``[N, P, ...]``."""
+    place = seat.reshape(-1, *(1,) * (values.ndim - 1))
+    return jnp.take_along_axis(values, place, axis=1)[:, 0]
+
+
+def select_games(which: jax.Array, yes: T, no: T) -> T:
+    """Select per game: `yes` where `which` bool[N], otherwise `no`; leaves are ``[N, ...]``, or
+    ``[1, ...]`` for one game."""
+
+    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, yes, no)

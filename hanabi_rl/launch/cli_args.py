@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 import tyro
 
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.launch.flags import flag_value, flag_values, join_help_lines, normalize_flags
+from hanabi_rl.games.registry import game_from_text
+from hanabi_rl.launch.flags import (
+    flag_value,
+    flag_values,
+    join_help_lines,
+    normalize_flags,
+    without_flag,
+)
 from hanabi_rl.launch.presets import load_preset
 from hanabi_rl.runs.config import RESUMABLE_FIELDS, RunConfig, check_saved_config, saved_config
 from hanabi_rl.storage.dataclass_io import to_dict
@@ -22,6 +29,9 @@ from hanabi_rl.storage.renamed_fields import check_not_renamed
 
 C = TypeVar("C", bound=RunConfig)
 T = TypeVar("T")
+_NO_PREFIX = ("game", "shaping")  # fields whose flags have no prefix
+GAME_FLAG = "--game"
+"""Flag of the game, `NAME` or `NAME:VARIANT`; its parameters have flags of their own."""
 _OMITTED_FIELDS = {"preset", "seeds", *RESUMABLE_FIELDS} - {"total_steps"}
 
 
@@ -88,15 +98,18 @@ def command_of(algorithm: str, config: RunConfig, configs: Path) -> str:
 def _flag_differences(
     before: Mapping[str, Any], after: Mapping[str, Any], at: str = ""
 ) -> list[str]:
-    """Flags that turn config `before` into `after`, nested dictionaries; the game has no prefix."""
+    """Flags that turn config `before` into `after`, nested dictionaries; game and shaping have no
+    prefix."""
     flags: list[str] = []
     for name, value in after.items():
         flag = f"{at}{name.replace('_', '-')}"
+        if name == "game" and value.get("name") != before["game"].get("name"):
+            flags += [GAME_FLAG, value.get("name", "hanabi")]
         if before.get(name) == value or name in _OMITTED_FIELDS:
             continue
         if isinstance(value, dict):
             nested = before[name] if isinstance(before.get(name), dict) else {}
-            flags += _flag_differences(nested, value, "" if name == "game" else f"{flag}.")
+            flags += _flag_differences(nested, value, "" if name in _NO_PREFIX else f"{flag}.")
         elif isinstance(value, bool):
             prefix, _, last = flag.rpartition(".")
             flags.append(f"--{flag}" if value else f"--{prefix}{'.' if prefix else ''}no-{last}")
@@ -112,7 +125,11 @@ def _portable_word(word: str) -> str:
 
 
 def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
-    config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
+    if (text := flag_value(GAME_FLAG, args)) is not None:
+        config = dataclasses.replace(config, game=_game(text, config.game))
+        args = without_flag(GAME_FLAG, args)
+    if isinstance(config.game, Rules):
+        config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
     cls = type(config)
     join_help_lines(cls, args)
     parsed = parse_or_raise(
@@ -122,6 +139,14 @@ def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
         if flag.startswith("--") and not flag_values(flag, args) and _value(parsed, flag) == ():
             raise ValueError(f"{flag}: expected one value or more, got none")
     return parsed
+
+
+def _game(text: str, default: Any) -> Any:
+    """Game of `--game`; of the preset's class, its other parameters are the preset's."""
+    try:
+        return game_from_text(text, default)
+    except ValueError as error:
+        raise ValueError(f"{GAME_FLAG}: {error}") from error
 
 
 def _value(config: Any, flag: str) -> Any:

@@ -110,6 +110,8 @@ def _resend_ignored_signals() -> Iterator[None]:
 
 def _one_line(error: Exception) -> str | None:
     """The error as one line; None for a programming error."""
+    if (host := sys.modules.get("hanabi_rl.agents.python_bot")) is not None:
+        error = host.host_error(error)
     line = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, MemoryError) or line.startswith("RESOURCE_EXHAUSTED"):  # NumPy's and JAX's
         return f"out of memory: {line[:300]}"

@@ -33,6 +33,17 @@ def flag_values(flag: str, args: Sequence[str]) -> list[str]:
     return _values_at(args, places[-1]) if places else []
 
 
+def without_flag(flag: str, args: Sequence[str]) -> list[str]:
+    """`args` without a flag of one value."""
+    kept, skip = [], False
+    for arg in args:
+        if skip or arg.partition("=")[0] == flag:
+            skip = not skip and "=" not in arg
+            continue
+        kept.append(arg)
+    return kept
+
+
 def _values_at(args: Sequence[str], place: int) -> list[str]:
     _, equals, value = args[place].partition("=")
     if equals:

@@ -9,6 +9,7 @@ from hanabi_rl.runs.run_dir import preset_players
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import read_toml
 from hanabi_rl.storage.renamed_fields import RENAMED_VALUES
+from hanabi_rl.storage.words import did_you_mean
 
 T = TypeVar("T")
 
@@ -61,6 +62,9 @@ def _read_preset(algorithm: str, name: str, configs: Path) -> dict[str, Any]:
     if not path.is_file():
         if name in (renamed := RENAMED_VALUES["preset"]):
             raise FileNotFoundError(f"--preset {name} was renamed to {renamed[name]}")
-        names = ", ".join(sorted(p.stem for p in (configs / algorithm).glob("*.toml"))) or "none"
-        raise FileNotFoundError(f"--preset {name}: no file {path}; presets of {algorithm}: {names}")
+        names = sorted(p.stem for p in (configs / algorithm).glob("*.toml"))
+        raise FileNotFoundError(
+            f"--preset {name}: no file {path}; presets of {algorithm}: {', '.join(names) or 'none'}"
+            f"{did_you_mean(name, names)}"
+        )
     return read_toml(path)

@@ -9,7 +9,7 @@ import jax
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.data.files import load_games
-from hanabi_rl.launch.cli_args import parse_args
+from hanabi_rl.launch.cli_args import GAME_FLAG, parse_args
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.flags import (
     check_lists_once,
@@ -44,7 +44,7 @@ def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
         preset = default_preset(list(args), configs / algorithm)
         config = parse_args(entry.config, algorithm, configs, preset, args, prog)
         try:
-            run_seeds(entry, config)
+            run_seeds(entry, config) if config.seeds else entry.run(config)
         except RunStopped as stopped:
             print(stopped, file=sys.stderr)
             return stopped.exit_code
@@ -61,17 +61,21 @@ def train_command(args: Sequence[str]) -> int:
 
 
 def default_preset(args: list[str], presets: Path) -> str:
-    """Default preset in the folder `presets`; printed on stderr unless --preset replaces it.
+    """The preset of --preset, or the default in the folder `presets`, printed on stderr.
 
     With an accelerator: AH2AC2's 1,000-game baseline for the number of players (from --num-players,
     or the clone in --bc-policy), or, for fewer than FEW_GAMES games in --data (--bc.data), its
     variant for small data. Without one: `quick`, or for fewer games the structured network with
     facts only: minutes, where the paper's LSTM takes an hour and completes no game. `quick` if no
-    such preset exists.
+    such preset exists. Another --game: the preset of its name.
 
     Raises ValueError as `load_games` and `load_policy`.
     """
     args = normalize_flags(args)
+    if (chosen := flag_value("--preset", args)) is not None:
+        return chosen  # without reading data
+    if (game := flag_value(GAME_FLAG, args)) is not None and not game.startswith("hanabi"):
+        return game.partition(":")[0]
     data = flag_values("--data", args) or flag_values("--bc.data", args)
     accelerated = jax.default_backend() != "cpu"
     clone = flag_value("--bc-policy", args)
@@ -89,6 +93,6 @@ def default_preset(args: list[str], presets: Path) -> str:
         wanted = [f"{players}p-human-facts"] if few else []
     found = (name for name in wanted if (presets / f"{name}.toml").exists())
     preset = next(found, "quick")
-    if not {"--preset", "--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
+    if not {"--resume", "--help", "-h"} & {arg.split("=")[0] for arg in args}:
         print(f"Preset {preset!r} ({why}); choose another with --preset NAME.", file=sys.stderr)
     return preset

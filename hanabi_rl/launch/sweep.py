@@ -198,10 +198,8 @@ def _print_table(
 
 
 def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
-    """Run a config, or its `seeds` (in `run_dir`/s<seed>) with a table. Raises RunStopped."""
-    if not config.seeds:
-        algorithm.run(config)
-        return
+    """Run a config with each of its `seeds` (in `run_dir`/s<seed>) and print a table. Raises
+    RunStopped."""
     check_seeds(config.seeds)
     config = with_game(config, algorithm.infer_rules(config), "its data, clone or partners")
     configs = []

@@ -47,7 +47,7 @@ def train_set(
     Args:
         candidates: file with each candidate's `best_response` and `mid_skill`.
         count: number of selected partners; as many mid-skill partners are added.
-        config: config of the best responses; the candidates set the number of players.
+        config: config of the best responses; the candidates set the game.
         setting: setting of the games for selection, and of those, on other decks, for the report.
         by: events that count for diversity.
 
@@ -66,12 +66,12 @@ def train_set(
     policies = load_agents(names)
     check_distinct(policies, names, f"{candidates}: ")
     folder.mkdir(parents=True, exist_ok=True)
+    rules = policies[0].rules
+    setting, config = setting.of_game(rules), dataclasses.replace(config, game=rules)
     found = add_best_response_scores(read.partners, setting, "candidates", "selection")
     write_partners(folder / MEASURED, dataclasses.replace(read, partners=tuple(found)))
-    chosen = selected_set(found, count, by, setting, policies[0].rules)
+    chosen = selected_set(found, count, by, setting, rules)
     write_partners(folder / SELECTED, chosen)
-    players = chosen.players or config.game.num_players
-    config = dataclasses.replace(config, game=config.game.replace(num_players=players))
 
     whole = [
         dataclasses.replace(

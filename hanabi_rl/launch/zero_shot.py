@@ -21,6 +21,8 @@ from hanabi_rl.evaluation.measure.diversity import diversity, farthest, select
 from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import behaviour_features, read_partners, viable
 from hanabi_rl.evaluation.reporting.tables import Part, text_rows, to_text
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.launch.train_partner_set import MEASURED, SELECTED, train_set
@@ -50,6 +52,8 @@ class ZeroShot:
     """Folder of all runs."""
     preset: str = "small"
     """Preset of behaviour_preferring, best_response, ippo and e3t."""
+    game: str | None = None
+    """Game NAME or NAME:VARIANT, such as overcooked:forced_coordination; None: the preset's."""
     num_pairs: PositiveInt = 16
     """Number of candidate pairs."""
     partners: PositiveInt = 4
@@ -101,15 +105,20 @@ class ComparisonRuns:
 
     def base(self, algorithm: str, steps: int) -> Any:
         """Preset of an algorithm with the settings of all runs of the comparison."""
+        base = preset_config(algorithm, self.config.preset)
+        if self.config.game is not None:
+            base = dataclasses.replace(base, game=game_from_text(self.config.game, base.game))
+        fields = {"eval_games": 256, "report_games": 512} if isinstance(base.game, Rules) else {}
+        if algorithm == "behaviour_preferring":
+            fields.pop("report_games", None)
         return dataclasses.replace(
-            preset_config(algorithm, self.config.preset),
+            base,
             total_steps=steps,
             lr=self.config.lr,
             seed=self.config.seed,
             current_player_only=True,
             tensorboard=False,
-            eval_games=256,
-            report_games=512,
+            **fields,
         )
 
     def pairs(self) -> Path:
@@ -143,13 +152,16 @@ class ComparisonRuns:
 
     def train_with_population(self, name: str, seed: int, partners: Sequence[str]) -> Path:
         """Best response to a population."""
+        rules = self.base("best_response", self.config.agent_steps).game
+        # rows of all players divide into any preset's minibatches
+        envs_per_partner = 16 if isinstance(rules, Rules) else 32
         return self.make(
             "best_response",
             f"{name}/s{seed}",
             self.config.agent_steps,
             seed=seed,
             partners=tuple(partners),
-            num_envs=16 * len(partners),
+            num_envs=envs_per_partner * len(partners),
             num_steps=32,
             eval_every=10_000,
             eval_games=64,
@@ -181,8 +193,13 @@ class ComparisonRuns:
         found = read_partners(self.folder / "partners" / MEASURED).partners
         chosen = {p.agent for p in read_partners(self.folder / "partners" / SELECTED).partners}
         rules = load_policy(found[0].agent).rules
-        rest = [p for p in viable(found, rules.max_score) if p.agent not in chosen]
-        features = behaviour_features(rest, "p-div")
+        rest = [p for p in viable(found, rules) if p.agent not in chosen]
+        if not rest:
+            raise ValueError(
+                f"--num-pairs: expected more viable pairs than --partners {self.config.partners}, "
+                "as HSP trains with the others, got none"
+            )
+        features = behaviour_features(rest, "p-div", rules)
         members = farthest(features, min(count, len(rest)), np.random.default_rng(seed))
         return [rest[member].agent for member in members]
 
@@ -241,8 +258,9 @@ def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
     """BR-Div of partners selected by BR-Div (best responses' events) and by P-Div (own events). One
     line per number of partners that both can select."""
     found = read_partners(measured).partners
-    usable = viable(found, load_policy(found[0].agent).rules.max_score)
-    features = {by: behaviour_features(usable, by) for by in ("br-div", "p-div")}
+    rules = load_policy(found[0].agent).rules
+    usable = viable(found, rules)
+    features = {by: behaviour_features(usable, by, rules) for by in ("br-div", "p-div")}
     rows: list[Sequence[str]] = [("partners", "by BR-Div", "by P-Div", "ratio")]
     max_size = min(np.linalg.matrix_rank(of) for of in features.values())
     for size in (size for size in sizes if size <= max_size):

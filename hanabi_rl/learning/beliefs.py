@@ -23,10 +23,10 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured.card_type_features import card_type_features
 from hanabi_rl.agents.structured.hint_memory import previous_seat
 from hanabi_rl.agents.structured.policy_step import logits
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.games.hanabi.belief import count_completions, hand_knowledge, hand_log_prob
 from hanabi_rl.games.hanabi.dynamics import Rules, State, current_player
 from hanabi_rl.games.hanabi.hanabi import HanabiEnv
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.learning.config import Steps
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Collector, RunnerState
 from hanabi_rl.learning.structured_view import StructuredView
@@ -90,7 +90,7 @@ def self_play_collector(policy: NetworkPolicy, precision: Precision = "float32")
         return carry, answer, jnp.zeros(legal.shape[:-1])
 
     rules = policy.rules
-    view = StructuredView(network.features, network.profile)(rules)
+    view = StructuredView(rules, network.features, network.profile)
     return Collector(HanabiEnv(**dataclasses.asdict(rules)), view, apply, lambda rows: ())
 
 
@@ -128,7 +128,7 @@ class BeliefLearner:
     @property
     def view(self) -> Any:
         """View of the players whose hands are inferred."""
-        return StructuredView(self.features)(self.rules)
+        return StructuredView(self.rules, self.features)
 
     def init(self, key: jax.Array) -> BeliefState:
         """Initial state: equal to the grounded belief, with fresh games."""

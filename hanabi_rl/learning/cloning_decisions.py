@@ -18,10 +18,10 @@ from hanabi_rl.agents.structured.features import Features, encode_step
 from hanabi_rl.agents.structured.hint_memory import init_memory, next_seat
 from hanabi_rl.agents.structured.profile import init_profile
 from hanabi_rl.agents.structured.profile_from_games import GAMES_AT_ONCE, counts_before
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.data.games import Games
 from hanabi_rl.games.hanabi.dynamics import Rules, State, legal_for_current_player
 from hanabi_rl.games.hanabi.replay import replay
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.learning.cloning import Microbatch
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.precision import Precision

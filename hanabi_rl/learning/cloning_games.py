@@ -84,7 +84,7 @@ class GameDataset(flax.struct.PyTreeNode):
         state = jax.tree.map(lambda x: x.reshape(steps * games, *x.shape[2:]), group.inputs)
         obs = observe(self.rules, state).reshape(steps, games * players, -1)
         reset = jnp.broadcast_to((jnp.arange(steps) == 0)[:, None], obs.shape[:2])
-        out: Any = self.network.actor(self.rules.num_moves, self.precision).apply(
+        out: Any = self.network.actor(self.rules.num_actions, self.precision).apply(
             {"params": params},
             self.network.initial_carry(obs.shape[1]),
             obs,

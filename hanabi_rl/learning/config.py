@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 import tyro
 
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.registry import GameField
+from hanabi_rl.learning.rewards import GameShaping, HanabiShaping, ShapingField
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.storage.validation import (
     INT32_MAX,
@@ -50,7 +52,7 @@ def check_divides(what: str, value: int, by: str, divisor: int) -> None:
 class TrainingConfig:
     """Settings of every training run."""
 
-    game: Annotated[Rules, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Rules)
+    game: GameField = dataclasses.field(default_factory=Rules)
     precision: Precision = "auto"
     """Precision of matrix products in training. auto: bfloat16 where the hardware is faster with
     it."""
@@ -97,28 +99,8 @@ class PPOConfig(TrainingConfig):
     num_shuffle_blocks: PositiveInt = 8
     """Environments are shuffled within this many fixed blocks; must be divisible by the number of
     devices."""
-    keep_points: bool = False
-    """Train on a return that keeps the points after the last life is lost, fading to the true score
-    from `shaping_anneal_start` to `shaping_anneal_end`. Reported scores never keep them."""
-    life_cost: NonNegative = 0.0
-    """Points that a lost life costs in the training return; fades as `keep_points` does."""
-    shaping_anneal_start: UnitInterval = 0.0
-    """Fraction of training after which `keep_points` and `life_cost` begin to fade linearly."""
-    shaping_anneal_end: UnitInterval = 1.0
-    """Fraction of training from which the return is the true score."""
-    teaming_weight: float = 0.0
-    """Points in the training return per constructive link (Biswas et al.): a scoring card pays this
-    once if a hint had named its colour and once if a hint had named its rank. Negative values
-    penalise links. Does not fade."""
-    g1_weight: float = 0.0
-    """Points in the training return per discard of a card known to be playable (Siu et al. 2025,
-    G1); does not fade."""
-    g2_weight: float = 0.0
-    """Points in the training return per play of a card known to be unplayable (Siu et al. 2025,
-    G2); does not fade."""
-    g3_weight: float = 0.0
-    """Points in the training return per play of a card known to be playable (Siu et al. 2025, G3);
-    does not fade."""
+    shaping: ShapingField = dataclasses.field(default_factory=HanabiShaping)
+    """Training reward. Reported scores are always true scores."""
     privileged_critic: bool = False
     """Let the critic, which no policy contains, read the true cards of the seat's own hand."""
     current_player_only: bool = False
@@ -128,13 +110,17 @@ class PPOConfig(TrainingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_divides("num_envs", self.num_envs, "num_shuffle_blocks", self.num_shuffle_blocks)
-        if not 0.0 <= self.shaping_anneal_start <= self.shaping_anneal_end <= 1.0:
+        is_hanabi, hanabis = isinstance(self.game, Rules), isinstance(self.shaping, HanabiShaping)
+        if not is_hanabi and self.shaping == HanabiShaping():  # the default
+            object.__setattr__(self, "shaping", GameShaping())
+        elif is_hanabi != hanabis:
+            wanted = "HanabiShaping" if is_hanabi else "GameShaping (the preset's [shaping])"
+            raise ValueError(f"shaping: expected {wanted} for {self.game.name}, got {self.shaping}")
+        if self.privileged_critic and not is_hanabi:
             raise ValueError(
-                "shaping_anneal_start, shaping_anneal_end: expected 0 <= shaping_anneal_start <= "
-                "shaping_anneal_end <= 1,"
-                f" got {self.shaping_anneal_start}, {self.shaping_anneal_end}"
+                f"privileged_critic: expected False in {self.game.name}, which has no hidden hands"
             )
+        check_divides("num_envs", self.num_envs, "num_shuffle_blocks", self.num_shuffle_blocks)
         actors = self.num_envs // self.num_shuffle_blocks * self.game.num_players
         check_divides(
             "num_envs / num_shuffle_blocks * num_players",

@@ -10,12 +10,19 @@ seat has a row, 1 if only current players have one):
     actor_weight = d * decision_weight
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import chex
 import distrax
 import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
+
+if TYPE_CHECKING:
+    from hanabi_rl.learning.config import PPOConfig
 
 Metrics = dict[str, jax.Array]
 
@@ -60,14 +67,7 @@ def kl_to_reference(reference_logits: jax.Array, logits: jax.Array) -> jax.Array
 
 
 def ppo_loss(
-    logits: jax.Array,
-    value: jax.Array,
-    batch: PPOBatch,
-    *,
-    clip_eps: float,
-    value_coef: float,
-    entropy_coef: float,
-    clip_value: bool = True,
+    logits: jax.Array, value: jax.Array, batch: PPOBatch, config: PPOConfig
 ) -> tuple[jax.Array, Metrics]:
     """PPO loss d * L_clip + value_coef * L_value - entropy_coef * d * H over the local part of a
     minibatch; L_clip and the entropy H are means over decisions, d is `decision_fraction`.
@@ -76,7 +76,7 @@ def ppo_loss(
         logits: float32 [..., A] of the policy in training.
         value: float32 [...] of the critic in training.
         batch: the other inputs.
-        clip_value: clip the critic's change to `clip_eps`.
+        config: `clip_eps`, `clip_value` and the coefficients.
 
     Returns:
         The loss and its terms (`max_log_ratio` is a maximum, the others are weighted sums).
@@ -87,13 +87,13 @@ def ppo_loss(
     policy = distrax.Categorical(logits=logits)
     # mask ratios of zero weight: a partner's action may have probability 0, and infinity * 0 is NaN
     log_ratio = jnp.where(weight > 0, policy.log_prob(batch.action) - batch.log_prob, 0.0)
-    actor_loss = jnp.sum(weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps))
-    reach = clip_eps if clip_value else jnp.inf
+    actor_loss = jnp.sum(weight * clipped_surrogate(log_ratio, batch.advantage, config.clip_eps))
+    reach = config.clip_eps if config.clip_value else jnp.inf
     value_error = clipped_value_error(value, batch.value, batch.target, reach)
     value_loss = jnp.sum(batch.value_weight * value_error)
     entropy = jnp.sum(weight * policy.entropy())
-    loss = actor_loss + value_coef * value_loss - entropy_coef * entropy
-    clipped = jnp.abs(jnp.exp(log_ratio) - 1) > clip_eps
+    loss = actor_loss + config.value_coef * value_loss - config.entropy_coef * entropy
+    clipped = jnp.abs(jnp.exp(log_ratio) - 1) > config.clip_eps
     return loss, {
         "actor_loss": actor_loss,
         "value_loss": value_loss,

@@ -11,6 +11,7 @@ from hanabi_rl.learning.cloning import Dataset
 from hanabi_rl.learning.cloning_decisions import decision_dataset
 from hanabi_rl.learning.cloning_games import game_dataset
 from hanabi_rl.learning.encoding import own_hand_one_hot
+from hanabi_rl.learning.game_view import GameView
 from hanabi_rl.learning.observation_views import CurrentPlayerView, ObservationView
 from hanabi_rl.learning.rollout import PrivilegedInputFn
 from hanabi_rl.learning.structured_view import StructuredView, true_hand_of_current_player
@@ -23,8 +24,8 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 class LearningInputs(NamedTuple):
     """Functions for one kind of inputs."""
 
-    view: Callable[[Any, bool], Callable[[Rules], ObservationView]]
-    """(network, current player only) -> factory of the observation view."""
+    view: Callable[[Rules, Any, bool], ObservationView]
+    """(rules, network, current player only) -> observation view."""
     privileged: PrivilegedInputFn
     """Privileged input of a critic."""
     dataset: Callable[[Games, Any, jax.Array | None, Precision, int], Dataset]
@@ -33,15 +34,35 @@ class LearningInputs(NamedTuple):
 
 
 def _observation_view(
-    network: NetworkKind, current_player_only: bool
-) -> Callable[[Rules], ObservationView]:
+    rules: Rules, network: NetworkKind, current_player_only: bool
+) -> ObservationView:
     del network
-    return CurrentPlayerView if current_player_only else ObservationView
+    return CurrentPlayerView(rules) if current_player_only else ObservationView(rules)
 
 
-def _structured_view(network: StructuredConfig, current_player_only: bool) -> StructuredView:
+def _structured_view(
+    rules: Rules, network: StructuredConfig, current_player_only: bool
+) -> StructuredView:
     del current_player_only  # always
-    return StructuredView(network.features, network.profile)
+    return StructuredView(rules, network.features, network.profile)
+
+
+def observation_view(
+    rules: Any, network: NetworkKind, current_player_only: bool
+) -> ObservationView:
+    """Observation view of a game for a network.
+
+    Raises:
+        ValueError: the network reads features of Hanabi, and the game is another.
+    """
+    if isinstance(rules, Rules):
+        return LEARNING_INPUTS[network.inputs].view(rules, network, current_player_only)
+    if network.inputs != "observations":
+        raise ValueError(
+            f"network.kind: expected one that reads observations, which {rules.name} needs, got "
+            f"{network.kind}"
+        )
+    return GameView(rules, flattens_time=not network.has_carry)
 
 
 LEARNING_INPUTS: dict[Inputs, LearningInputs] = {

@@ -13,14 +13,13 @@ Shapes: `N` environments, `P` seats, `R` rows per environment (P or 1), `A` acti
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.games.hanabi.dynamics import Rules, State, current_player, legal_for_current_player
+from hanabi_rl.games.hanabi.dynamics import State, current_player, legal_for_current_player
 from hanabi_rl.games.hanabi.symmetry import permute_legal
 from hanabi_rl.learning.encoding import observe_all, observe_one_seat, observe_rows
 
@@ -32,7 +31,7 @@ Index = tuple[Any, jax.Array, jax.Array]
 class ViewOutput(flax.struct.PyTreeNode):
     """Inputs of N games at one timestep."""
 
-    state: State  # [N]
+    state: PyTree  # games [N]
     reset: jax.Array  # bool [N], True at the first timestep of a game
     # uint8 [N, P, C], seat sees colour c as colors[c]; None: no permutation
     colors: jax.Array | None
@@ -45,16 +44,28 @@ class ObservationView:
     """View with one row per seat that reads its observation; `CurrentPlayerView` is the
     alternative."""
 
-    rules: Rules
-    feature_spec: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
-    """Names of the inputs, for policies that can read all or part of them."""
+    rules: Any
+    """The game, a `GameRules`: Hanabi's `Rules` in this view and in `CurrentPlayerView`."""
     flattens_time = False
-    """True if a minibatch consists of (timestep, environment) pairs, False if of whole rows."""
+    """True if a minibatch consists of single decisions, False if of whole rows."""
+    semi_mdp = False
+    """True if the learner's decisions and its partners' alternate in one row."""
+
+    @property
+    def feature_spec(self) -> tuple[str, ...]:
+        """Names of the inputs, for policies that can read all or part of them."""
+        return ()
 
     @property
     def rows(self) -> int:
         """R, the rows per environment."""
         return self.rules.num_players
+
+    @property
+    def noise_rows(self) -> int:
+        """Rows of noise per timestep from which actions are sampled: one serves all rows if one
+        player acts at a time."""
+        return 1
 
     def memory(self, num_envs: int) -> PyTree:
         """Memory before the first timestep of a game, leaves [N, ...]; empty for this view."""
@@ -89,10 +100,15 @@ class ObservationView:
         del state
         return x
 
-    def select_current_player(self, x: jax.Array, state: State) -> jax.Array:
-        """Select the current player's row, [N, R] -> [N], without a gather."""
+    def joint_action(self, action: jax.Array, state: State) -> jax.Array:
+        """Action for the environment from those of all rows, int32 [N, R]: the current player's,
+        [N], selected without a gather."""
         moving = jnp.arange(self.rules.num_players) == current_player(state)[:, None]
-        return jnp.sum(jnp.where(moving, x, 0), axis=1)
+        return jnp.sum(jnp.where(moving, action, 0), axis=1)
+
+    def decides(self, state: State, seat: jax.Array) -> jax.Array:
+        """True where `seat`, which broadcasts to [T, B], decides in the games [T, B]."""
+        return current_player(state) == seat
 
     def stored_inputs(self, seen: ViewOutput) -> PyTree:
         """Inputs that a rollout stores in addition to the state, [N, R, ...]; none for this
@@ -124,61 +140,37 @@ class ObservationView:
         return observe_rows(self.rules, state, index[2], colors)
 
 
-EncodeFn = Callable[[Rules, PyTree, State, jax.Array, jax.Array | None], tuple[PyTree, PyTree]]
-"""Encoder: (rules, memory [N, ...], games [N], reset bool [N], current player's colours [N, C] or
-None) -> (memory, inputs [N, ...]). Both may depend only on the current player's information."""
-
-
-def encode_observation(
-    rules: Rules, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
-) -> tuple[PyTree, PyTree]:
-    """Observation of the current player, float32 [N, O]; the memory stays empty."""
-    del reset
-    return memory, observe_one_seat(rules, state, current_player(state), colors)[0]
-
-
-def reset_memory(rules: Rules, memory: PyTree, seats: jax.Array) -> PyTree:
-    """Discard the memory at the end of a game."""
-    del rules, seats
-    return memory
-
-
-def no_memory(rules: Rules, num_envs: int) -> PyTree:
-    """Empty memory."""
-    del rules, num_envs
-
-
 @dataclasses.dataclass(frozen=True)
 class CurrentPlayerView(ObservationView):
-    """View with one row: the current player."""
+    """View with one row: the current player, which reads its observation."""
 
-    encode_fn: EncodeFn = encode_observation
-    init_memory: Callable[[Rules, int], PyTree] = no_memory
-    next_game_memory: Callable[[Rules, PyTree, jax.Array], PyTree] = reset_memory
-    """(rules, memory [N, ...], seats int32 [N]) -> memory before another game with the same
-    players, relative to the player `seats` seats further on."""
     flattens_time = True
+    semi_mdp = True
 
     @property
     def rows(self) -> int:
         """See `ObservationView`."""
         return 1
 
-    def memory(self, num_envs: int) -> PyTree:
-        """See `ObservationView`."""
-        return self.init_memory(self.rules, num_envs)
-
     def encode_step(
         self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
     ) -> tuple[PyTree, ViewOutput]:
         """See `ObservationView`."""
         own = None if colors is None else self.select_rows(colors, state)[:, 0]
-        memory, inputs = self.encode_fn(self.rules, memory, state, reset, own)
+        memory, inputs = self.read(memory, state, reset, own)
         inputs = jax.tree.map(lambda x: x[:, None], inputs)
         legal = self._legal(state, own)[:, None]
         return memory, ViewOutput(
             state=state, reset=reset, colors=colors, inputs=inputs, legal=legal
         )
+
+    def read(
+        self, memory: PyTree, state: State, reset: jax.Array, colors: jax.Array | None
+    ) -> tuple[PyTree, PyTree]:
+        """Updated memory and the current player's inputs [N, ...], in its colours [N, C]. Both may
+        depend only on that player's information."""
+        del reset
+        return memory, observe_one_seat(self.rules, state, current_player(state), colors)[0]
 
     def next_game(self, memory: PyTree, state: State, following: State, shift: jax.Array) -> PyTree:
         """See `ObservationView`.
@@ -188,7 +180,13 @@ class CurrentPlayerView(ObservationView):
         """
         next_player, first = current_player(state) + 1, current_player(following)
         further = (first - shift - next_player) % self.rules.num_players
-        return self.next_game_memory(self.rules, memory, further)
+        return self.moved_memory(memory, further)
+
+    def moved_memory(self, memory: PyTree, seats: jax.Array) -> PyTree:
+        """Memory before another game with the same players, relative to the player `seats`, int32
+        [N], seats further on; empty for this view."""
+        del seats
+        return memory
 
     def seats(self, state: State) -> jax.Array:
         """See `ObservationView`."""
@@ -200,10 +198,10 @@ class CurrentPlayerView(ObservationView):
         place = turn.reshape(*turn.shape, *(1,) * (x.ndim - turn.ndim))
         return jnp.take_along_axis(x, place, axis=turn.ndim)
 
-    def select_current_player(self, x: jax.Array, state: State) -> jax.Array:
+    def joint_action(self, action: jax.Array, state: State) -> jax.Array:
         """See `ObservationView`."""
         del state
-        return x[:, 0]
+        return action[:, 0]
 
     def stored_inputs(self, seen: ViewOutput) -> PyTree:
         """See `ObservationView`: the inputs."""

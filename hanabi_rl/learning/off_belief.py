@@ -31,7 +31,7 @@ from hanabi_rl.games.hanabi.dynamics import State, current_player, step
 from hanabi_rl.games.prng import gumbel, random_words
 from hanabi_rl.learning.beliefs import belief_log_weights
 from hanabi_rl.learning.ppo import PPO, Experience, LearnerState
-from hanabi_rl.learning.rewards import shaped_score_reward
+from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
 from hanabi_rl.nn.structured_network import structured_config
 
@@ -151,14 +151,15 @@ class OffBeliefPPO(PPO):
                 read.
             memory: of the view, after `encode_step` on `state`.
             action: int32 [N], the move.
-            key, index: see `make_experience`; progress: see `training_reward`.
+            key, index: see `make_experience`; progress: see `Shaping.reward`.
             tilt: log weights of the sampled hands, see `games.hanabi.belief.sample_hand`.
         """
-        rules, gamma = self.env.rules, self.config.gamma
+        rules, gamma, shaping = self.env.rules, self.config.gamma, self.config.shaping
+        assert isinstance(shaping, HanabiShaping), "the game is Hanabi"
         plies = self.max_rounds * rules.num_players
         cards = rules.hand_size + plies
-        words = random_words(key, index, cards + plies * rules.num_moves)
-        noise = gumbel(words[:, cards:]).reshape(-1, plies, rules.num_moves)
+        words = random_words(key, index, cards + plies * rules.num_actions)
+        noise = gumbel(words[:, cards:]).reshape(-1, plies, rules.num_actions)
         sampled = resample_hand(rules, state, current_player(state), words[:, :cards].T, tilt)
 
         def ply(now: tuple[Any, ...], noise: jax.Array) -> tuple[tuple[Any, ...], jax.Array]:
@@ -166,7 +167,7 @@ class OffBeliefPPO(PPO):
             game, memory, action, total, weight = now
             after, reward, done = step(rules, game, action)
             lives = game.life_tokens, after.life_tokens
-            total += weight * shaped_score_reward(self.config, reward, *lives, progress)
+            total += weight * shaping.score_reward(reward, *lives, progress)
             weight = jnp.where(done, 0.0, weight * gamma)
             game = after.materialized()
             memory, seen = self.view.encode_step(memory, game, jnp.zeros_like(done), None)

@@ -132,8 +132,15 @@ def apply_policy(
     R, A]), or (None, None) without a policy."""
     if policy is None:
         return None, None
-    if not isinstance(policy, PartnerPopulation):
-        return _apply_one(view, policy, carry, seen)
+    if isinstance(policy, PartnerPopulation):
+        return _apply_population(view, policy, carry, seen)
+    return _apply_one(view, policy, carry, seen)
+
+
+def _apply_population(
+    view: ObservationView, policy: PartnerPopulation, carry: PyTree, seen: ViewOutput
+) -> tuple[PyTree, jax.Array]:
+    """Query each env group's policy."""
     apply_group = jax.vmap(partial(_apply_one, view), (0, 1, 1), 1)
     carries, answers = [], []
     for group, own, theirs in _by_group(policy, carry, seen):
@@ -201,18 +208,27 @@ def _carry_of_one(policy: Policy, view: ObservationView, num_envs: int) -> PyTre
 def _apply_one(
     view: ObservationView, policy: Policy, carry: PyTree, seen: ViewOutput
 ) -> tuple[PyTree, jax.Array]:
-    """Policies that cannot read the view's inputs observe every seat and answer for the rows."""
-    num_envs, flat = seen.reset.shape[0], flatten_rows
-    if _reads_inputs(policy, view):
-        out = policy.step_features(flat(carry), flat(seen.inputs), flat(seen.legal), seen.reset)
-        return unflatten_rows(out, num_envs)
+    """Query one policy on every row."""
+    if not _reads_inputs(policy, view):
+        return _apply_to_seats(view, policy, carry, seen)
+    carry, inputs, legal = flatten_rows((carry, seen.inputs, seen.legal))
+    answer = policy.step_features(carry, inputs, legal, seen.reset)
+    return unflatten_rows(answer, seen.reset.shape[0])
+
+
+def _apply_to_seats(
+    view: ObservationView, policy: Policy, carry: PyTree, seen: ViewOutput
+) -> tuple[PyTree, jax.Array]:
+    """Query a policy that cannot read the view's inputs: it observes every seat and answers for the
+    rows."""
     watched = seen
     if isinstance(view, CurrentPlayerView):
         every_seat = ObservationView(view.rules)
         _, watched = every_seat.encode_step(None, seen.state, seen.reset, seen.colors)
     reset = jnp.repeat(seen.reset, view.rules.num_players)
-    out = policy.step(flat(carry), flat(watched.inputs), flat(watched.legal), reset)
-    carry, logits = unflatten_rows(out, num_envs)
+    carry, obs, legal = flatten_rows((carry, watched.inputs, watched.legal))
+    answer = policy.step(carry, obs, legal, reset)
+    carry, logits = unflatten_rows(answer, seen.reset.shape[0])
     return carry, view.select_rows(logits, seen.state)
 
 

@@ -22,16 +22,15 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from hanabi_rl.games.hanabi.dynamics import Rules, current_player
-from hanabi_rl.games.hanabi.hanabi import HanabiEnv
+from hanabi_rl.games.game import Environment
+from hanabi_rl.games.registry import make_env
 from hanabi_rl.learning import losses, minibatches, parallel
 from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.config import PPOConfig, check_divides
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_nonfinite
-from hanabi_rl.learning.network_inputs import LEARNING_INPUTS
-from hanabi_rl.learning.observation_views import ObservationView
+from hanabi_rl.learning.network_inputs import LEARNING_INPUTS, observation_view
+from hanabi_rl.learning.observation_views import Index, ObservationView
 from hanabi_rl.learning.returns import TD_ERRORS, gae, semi_mdp_values
-from hanabi_rl.learning.rewards import event_metrics, training_reward
 from hanabi_rl.learning.rollout import (
     EMPTY_CONTEXT,
     Collector,
@@ -43,7 +42,6 @@ from hanabi_rl.learning.rollout import (
     self_play,
 )
 from hanabi_rl.nn.config import NetworkKind
-from hanabi_rl.nn.precision import Precision
 
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
@@ -90,11 +88,9 @@ class PPO:
     network: NetworkKind
     objective: Objective = ippo_objective
     sample_episode: SampleEpisode = self_play
-    make_view: Callable[[Rules], ObservationView] | None = None
-    """Observation view; `CurrentPlayerView` needs a network without a carry. None: the network's
-    default."""
-    make_module: Callable[[Any, int, Precision], nn.Module] | None = None
-    """(network, actions, precision) -> actor-critic; None: the network's default."""
+    make_view: Callable[[Any], ObservationView] | None = None
+    """Observation view, from the game; `CurrentPlayerView` needs a network without a carry. None:
+    the network's default."""
     learner_fraction: float = 1.0
     """Mean fraction of decisions made by the learner; minibatches of single timesteps then omit
     partners' decisions, which carry no gradient."""
@@ -110,17 +106,17 @@ class PPO:
             )
 
     @property
-    def env(self) -> HanabiEnv:
+    def env(self) -> Environment:
         """Training environment."""
-        return HanabiEnv(**dataclasses.asdict(self.config.game))
+        return make_env(self.config.game)
 
     @property
     def view(self) -> ObservationView:
         """Observation view of the networks."""
-        make_view = self.make_view or LEARNING_INPUTS[self.network.inputs].view(
-            self.network, self.config.current_player_only
-        )
-        return make_view(self.env.rules)
+        rules = self.config.game
+        if self.make_view is not None:
+            return self.make_view(rules)
+        return observation_view(rules, self.network, self.config.current_player_only)
 
     @property
     def privileged(self) -> PrivilegedInputFn | None:
@@ -132,9 +128,11 @@ class PPO:
     @property
     def module(self) -> nn.Module:
         """Actor-critic module."""
-        if self.make_module is not None:
-            return self.make_module(self.network, self.env.rules.num_moves, self.config.precision)
-        return self.network.actor_critic(self.env.rules.num_moves, self.config.precision)
+        return self.network.actor_critic(self.env.rules.num_actions, self.config.precision)
+
+    def initial_carry(self, batch: int) -> PyTree:
+        """Carry of `module` before the first timestep of a game, leaves [batch, ...]."""
+        return self.network.initial_carry(batch)
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
         """The network as (carry, inputs, legal, reset) -> (carry, logits, value), time first."""
@@ -147,7 +145,7 @@ class PPO:
             self.env,
             self.view,
             self.apply,
-            self.network.initial_carry,
+            self.initial_carry,
             self.sample_episode,
             self.privileged,
         )
@@ -185,7 +183,7 @@ class PPO:
 
         shapes = jax.eval_shape(looked, key)  # parameters depend only on shapes
         reads = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        carry = self.network.initial_carry(view.rows)
+        carry = self.initial_carry(view.rows)
         return self.module.init(key, carry, *reads)["params"]
 
     def optimizer(self) -> optax.GradientTransformation:
@@ -258,9 +256,9 @@ class PPO:
     def reward(
         self, rollout: Rollout, timesteps: jax.Array, preference: BiasedReward | None = None
     ) -> jax.Array:
-        """Training reward, float32 [T, N], after `timesteps` environment timesteps of training."""
-        actions, progress = self.current_player_actions(rollout), self.progress(timesteps)
-        return training_reward(self.config, rollout, actions, progress, preference)
+        """Training reward, float32 [T, N] or [T, N, R], after `timesteps` environment timesteps."""
+        actions, progress = self.joint_actions(rollout), self.progress(timesteps)
+        return self.config.shaping.reward(rollout, actions, progress, preference)
 
     def progress(self, timesteps: jax.Array) -> jax.Array:
         """Fraction of training completed after `timesteps` environment timesteps, float32 []."""
@@ -268,28 +266,28 @@ class PPO:
         updates = self.schedule_updates or config.num_updates
         return timesteps / float(updates * config.num_envs * config.num_steps)  # exceeds 32 bits
 
-    def current_player_actions(self, rollout: Rollout) -> jax.Array:
-        """Action of the current player at each timestep, int32 [T, N]."""
-        return jax.vmap(self.view.select_current_player)(rollout.action, rollout.state)
+    def joint_actions(self, rollout: Rollout) -> jax.Array:
+        """Actions that the environment took: int32 [T, N] of the current player, or [T, N, P]."""
+        return jax.vmap(self.view.joint_action)(rollout.action, rollout.state)
 
     def rollout_metrics(self, rollout: Rollout) -> losses.Metrics:
         """Metrics of the games in a rollout."""
-        return game_metrics(rollout) | event_metrics(
-            self.config, rollout, self.current_player_actions(rollout)
-        )
+        actions = self.joint_actions(rollout)
+        return game_metrics(rollout) | self.config.shaping.metrics(rollout, actions)
 
     def returns(
         self, rollout: Rollout, last_value: jax.Array, carry: PyTree, reward: jax.Array
     ) -> Experience:
-        """Advantages and targets; every row receives the team's reward, float32 [T, N]."""
+        """Advantages and targets; reward: float32 [T, N] of the team, or [T, N, R] of each row."""
         difference = TD_ERRORS[self.config.td_error]
         of_one = functools.partial(gae, difference=difference)
         # over environments
         estimate = jax.vmap(of_one, in_axes=(1, 1, 1, 0, None, None), out_axes=1)
         # over rows
-        estimate = jax.vmap(estimate, in_axes=(None, 2, None, 1, None, None), out_axes=2)
+        axis = 2 if reward.ndim == 3 else None
+        estimate = jax.vmap(estimate, in_axes=(axis, 2, None, 1, None, None), out_axes=2)
         gamma, done, value = self.config.gamma, rollout.transition.done, rollout.value
-        if self.view.flattens_time and (learns := rollout.episode.is_learner) is not None:
+        if self.view.semi_mdp and (learns := rollout.episode.is_learner) is not None:
             own = self.view.select_rows(learns, rollout.state)
             value = semi_mdp_values(
                 reward[..., None], value, done[..., None], last_value, own, gamma, difference
@@ -335,6 +333,7 @@ class PPO:
         ones). An item is a seat, or a timestep if the view splits time; of such a `rollout` the
         learner's own come first."""
         config, view = self.config, self.view
+        omits = view.flattens_time and self.learner_fraction < 1.0
         items = config.num_steps * view.rows if view.flattens_time else view.rows
         envs_per_block = config.num_envs // config.num_shuffle_blocks
         return minibatches.minibatch_indices(
@@ -344,19 +343,15 @@ class PPO:
             envs_per_block=envs_per_block,
             num_minibatches=config.num_minibatches,
             epochs=config.epochs,
-            first=None if rollout is None else self.learner_examples(rollout),
+            first=None if rollout is None or not omits else self.learner_examples(rollout),
             keep=self.examples_per_block(envs_per_block * items) if view.flattens_time else None,
         )
 
-    def learner_examples(self, rollout: Rollout) -> jax.Array | None:
-        """Mask bool [N, items] of the learner's examples if epochs omit partners' decisions,
-        otherwise None."""
-        if not self.view.flattens_time or self.learner_fraction == 1.0:
-            return None
+    def learner_examples(self, rollout: Rollout) -> jax.Array:
+        """Mask bool [N, items] of the learner's examples, where epochs omit partners' decisions."""
         assert rollout.episode.is_learner is not None, "learner_fraction < 1 needs is_learner"
-        return self.view.select_rows(rollout.episode.is_learner, rollout.state)[..., 0].swapaxes(
-            0, 1
-        )
+        own = self.view.select_rows(rollout.episode.is_learner, rollout.state)
+        return own.swapaxes(0, 1).reshape(own.shape[1], -1)
 
     def examples_per_block(self, of_block: int) -> int:
         """Timesteps per block and epoch: the learner's expected number, or all but the remainder of
@@ -370,7 +365,7 @@ class PPO:
     ) -> tuple[PyTree, losses.Metrics]:
         """Global gradient of the objective on one minibatch: env, item int32 [B] (see
         `minibatches`)."""
-        config, rules, rollout, view = self.config, self.env.rules, experience.rollout, self.view
+        rules, rollout, view = self.env.rules, experience.rollout, self.view
         at = view.minibatch_index(env, item)
         state = jax.tree.map(lambda x: x[at[:2]], rollout.state)
         colors = rollout.episode.colors
@@ -380,23 +375,15 @@ class PPO:
         reads = [inputs, legal, rollout.reset[at[:2]]]
         seat = view.seat_at(at, state)
         if self.privileged is not None:
-            one = jnp.broadcast_to(seat, state.turn.shape)[..., None]
+            one = jnp.broadcast_to(seat, legal.shape[:2])[..., None]
             named = None if colors is None else colors[..., None, :]
             reads.append(self.privileged(rules, state, one, named)[..., 0, :])
         carry = jax.tree.map(lambda x: x[at[1:]], experience.carry)
-        batch = self.batch(experience, current_player(state) == seat, env, item)
+        batch = self.batch(experience, at, view.decides(state, seat))
 
         def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
             _, logits, value = self.apply(params, carry, *reads)
-            ippo, metrics = losses.ppo_loss(
-                logits,
-                value,
-                batch,
-                clip_eps=config.clip_eps,
-                value_coef=config.value_coef,
-                entropy_coef=config.entropy_coef,
-                clip_value=config.clip_value,
-            )
+            ippo, metrics = losses.ppo_loss(logits, value, batch, self.config)
             total, more = self.objective(ippo, logits, batch)
             return total, metrics | more | {"loss": total}
 
@@ -406,30 +393,23 @@ class PPO:
         gradient, metrics = parallel.psum((gradient, metrics))
         return gradient, metrics | {"max_log_ratio": parallel.pmax(largest)}
 
-    def batch(
-        self, experience: Experience, decision: jax.Array, env: jax.Array, item: jax.Array
-    ) -> losses.PPOBatch:
-        """One minibatch: weights (see `losses`) and advantages over all rows of the learner."""
-        rollout = experience.rollout
-        at = self.view.minibatch_index(env, item)
-
-        def pick(x: jax.Array) -> jax.Array:
-            return x[at]
-
-        held = jnp.ones(decision.shape)
+    def batch(self, experience: Experience, at: Index, decision: jax.Array) -> losses.PPOBatch:
+        """Minibatch at an index: weights (see `losses`) and advantages over all rows of the
+        learner. decision: bool, True where the row decides."""
+        rollout, held = experience.rollout, jnp.ones(decision.shape)
         if (learns := rollout.episode.is_learner) is not None:
-            held = pick(self.view.select_rows(learns, rollout.state)).astype(jnp.float32)
+            held = self.view.select_rows(learns, rollout.state)[at].astype(jnp.float32)
         weight, reference = global_weights(held), rollout.reference_logits
         decides = held * decision
         return losses.PPOBatch(
-            action=pick(rollout.action),
-            log_prob=pick(rollout.log_prob),
-            value=pick(rollout.value),
-            advantage=normalize(pick(experience.advantage), weight),
-            target=pick(experience.target),
+            action=rollout.action[at],
+            log_prob=rollout.log_prob[at],
+            value=rollout.value[at],
+            advantage=normalize(experience.advantage[at], weight),
+            target=experience.target[at],
             actor_weight=decides * weight,
             value_weight=weight,
-            reference_logits=None if reference is None else pick(reference),
+            reference_logits=None if reference is None else reference[at],
             decision_weight=global_weights(decides),
         )
 
@@ -463,8 +443,9 @@ def game_metrics(rollout: Rollout) -> losses.Metrics:
     done = rollout.transition.done.astype(jnp.float32)
     games = parallel.psum(jnp.sum(done))
     sums = {
-        "train_score": jnp.sum(done * rollout.transition.score),
-        "train_points": jnp.sum(done * rollout.transition.points),
+        f"train_{name}": jnp.sum(done * getattr(rollout.transition, name))
+        for name in ("score", "points")
+        if hasattr(rollout.transition, name)
     }
     if (learns := rollout.episode.is_learner) is not None:
         sums["partner_seats"] = jnp.sum(done * jnp.sum(~learns, axis=-1))

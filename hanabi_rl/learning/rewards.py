@@ -1,124 +1,251 @@
-"""Training reward: a sum over events in a rollout.
+"""Training reward: a sum over events in a rollout, by the `Shaping` of the config.
 
     u * (score + sum of weights * team events) + sum of weights * biased-reward events
 
-The score may keep its points after the last life and charge for lives (`shaped_score_reward`);
-reported scores are always true scores. Team events (`teaming`, `g1` to `g3`) are paid for moves of
-any seat, like points: Biswas et al. and Siu et al. add them to the reward that all players share.
-Biased-reward events are paid, and u applied, only for the learner's own moves: in ZSC-Eval a biased
-reward belongs to one agent and phi(s, a) to its action; otherwise its partner would be trained to
-act for it.
+In Hanabi the score may keep its points after the last life and charge for lives
+(`HanabiShaping.score_reward`); reported scores are always true scores. Team events (`teaming`, `g1`
+to `g3`) are paid for moves of any seat, like points: Biswas et al. and Siu et al. add them to the
+reward that all players share. Biased-reward events are paid, and u applied, only for the learner's
+own moves: in ZSC-Eval a biased reward belongs to one agent and phi(s, a) to its action; otherwise
+its partner would be trained to act for it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+
 import jax
 import jax.numpy as jnp
+import tyro
 
 from hanabi_rl.games.hanabi.actions import decode
 from hanabi_rl.games.hanabi.dynamics import State, current_player, next_cards, points
 from hanabi_rl.games.hanabi.events import detect_events
 from hanabi_rl.games.hanabi.legality import of_seat
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.biased_rewards import BiasedReward
-from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.rollout import Rollout
+from hanabi_rl.storage.validation import NonNegative, UnitInterval, validate_fields
+
+if TYPE_CHECKING:
+    from hanabi_rl.learning.biased_rewards import BiasedReward
+    from hanabi_rl.learning.losses import Metrics
+    from hanabi_rl.learning.rollout import Rollout
 
 
-def training_reward(
-    config: PPOConfig,
-    rollout: Rollout,
-    move: jax.Array,
-    progress: jax.Array,
-    preference: BiasedReward | None = None,
+class Shaping(Protocol):
+    """Training reward of a game: a frozen dataclass whose fields are flags of the learner."""
+
+    def reward(
+        self,
+        rollout: Rollout,
+        move: jax.Array,
+        progress: jax.Array,
+        preference: BiasedReward | None = None,
+    ) -> jax.Array:
+        """Training reward, float32 [T, N] for the team or [T, N, P] for each seat.
+
+        Args:
+            rollout: states, transitions and seats.
+            move: actions for the environment: int32 [T, N] of the current player, or [T, N, P].
+            progress: float32 [], fraction of training completed.
+            preference: biased reward of the learner; None: none.
+        """
+
+    def metrics(self, rollout: Rollout, move: jax.Array) -> Metrics:
+        """Mean number of each rewarded event per finished game, float32 []; NaN if none
+        finished."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GameShaping(Shaping):
+    """Training reward of other games: the points, and each player's own shaping reward as the game
+    defines it (`TimeStep.shaped`), if it does."""
+
+    kind: Annotated[Literal["game"], tyro.conf.Suppress] = "game"
+    shaping_weight: NonNegative = 1.0
+    """Weight of the shaping reward before it fades."""
+    shaping_anneal_start: UnitInterval = 0.0
+    """Fraction of training after which the shaping reward begins to fade linearly."""
+    shaping_anneal_end: UnitInterval = 1.0
+    """Fraction of training from which there is no shaping reward."""
+
+    def __post_init__(self) -> None:
+        validate_fields(self)
+        _check_annealing(self.shaping_anneal_start, self.shaping_anneal_end)
+
+    def reward(
+        self,
+        rollout: Rollout,
+        move: jax.Array,
+        progress: jax.Array,
+        preference: BiasedReward | None = None,
+    ) -> jax.Array:
+        """See `Shaping`; float32 [T, N, P] with a shaping or a biased reward, otherwise [T, N].
+
+        With a biased reward the shaping reward does not fade and u is a factor of the points only
+        (ZSC-Eval's code).
+        """
+        reward, shaped = rollout.transition.reward, rollout.transition.shaped
+        score = true_score_weight(progress, self.shaping_anneal_start, self.shaping_anneal_end)
+        if preference is not None:
+            score = jnp.zeros_like(score)
+            reward = with_biased_reward(reward[..., None], rollout, move, preference)
+        elif shaped is not None and self.shaping_weight:
+            reward = reward[..., None]
+        if shaped is not None and self.shaping_weight:
+            reward = reward + self.shaping_weight * (1.0 - score) * shaped
+        return reward
+
+    def metrics(self, rollout: Rollout, move: jax.Array) -> Metrics:
+        """See `Shaping`: the shaping reward of all players per game, before it fades."""
+        del move
+        if (shaped := rollout.transition.shaped) is None:
+            return {}
+        return event_metrics(rollout, {"shaping_reward": shaped.sum(axis=-1)})
+
+
+@dataclasses.dataclass(frozen=True)
+class HanabiShaping(Shaping):
+    """Training reward in Hanabi; the default is the true score."""
+
+    keep_points: bool = False
+    """Train on a return that keeps the points after the last life is lost, fading to the true score
+    from `shaping_anneal_start` to `shaping_anneal_end`. Reported scores never keep them."""
+    life_cost: NonNegative = 0.0
+    """Points that a lost life costs in the training return; fades as `keep_points` does."""
+    shaping_anneal_start: UnitInterval = 0.0
+    """Fraction of training after which `keep_points` and `life_cost` begin to fade linearly."""
+    shaping_anneal_end: UnitInterval = 1.0
+    """Fraction of training from which the return is the true score."""
+    teaming_weight: float = 0.0
+    """Points in the training return per constructive link (Biswas et al.): a scoring card pays this
+    once if a hint had named its colour and once if a hint had named its rank. Negative values
+    penalise links. Does not fade."""
+    g1_weight: float = 0.0
+    """Points in the training return per discard of a card known to be playable (Siu et al. 2025,
+    G1); does not fade."""
+    g2_weight: float = 0.0
+    """Points in the training return per play of a card known to be unplayable (Siu et al. 2025,
+    G2); does not fade."""
+    g3_weight: float = 0.0
+    """Points in the training return per play of a card known to be playable (Siu et al. 2025, G3);
+    does not fade."""
+
+    def __post_init__(self) -> None:
+        validate_fields(self)
+        _check_annealing(self.shaping_anneal_start, self.shaping_anneal_end)
+
+    def reward(
+        self,
+        rollout: Rollout,
+        move: jax.Array,
+        progress: jax.Array,
+        preference: BiasedReward | None = None,
+    ) -> jax.Array:
+        """See `Shaping`; float32 [T, N]."""
+        reward = rollout.transition.reward
+        if self.keep_points or self.life_cost:
+            lives = rollout.state.life_tokens, rollout.transition.lives
+            reward = self.score_reward(reward, *lives, progress)
+        for name, event in self.team_events(rollout, move).items():
+            reward = reward + getattr(self, f"{name}_weight") * event
+        return with_biased_reward(reward, rollout, move, preference)
+
+    def metrics(self, rollout: Rollout, move: jax.Array) -> Metrics:
+        """See `Shaping`; the events are `team_events`."""
+        return event_metrics(rollout, self.team_events(rollout, move))
+
+    def team_events(self, rollout: Rollout, move: jax.Array) -> dict[str, jax.Array]:
+        """Rewarded team events by name, each float32 [T, N]; `<name>_weight` is the reward of one.
+
+        Args:
+            move: int32 [T, N], action of the current player.
+        """
+        events = {}
+        if self.teaming_weight != 0.0:
+            points_after = rollout.transition.points
+            events["teaming"] = jax.vmap(teaming_reward)(rollout.state, move, points_after)
+        if self.g1_weight or self.g2_weight or self.g3_weight:
+            kinds = jax.vmap(dominated_moves, out_axes=1)(rollout.state, move)
+            events |= dict(zip(("g1", "g2", "g3"), kinds, strict=True))
+        return events
+
+    def score_reward(
+        self,
+        reward: jax.Array,
+        lives_before: jax.Array,
+        lives_after: jax.Array,
+        progress: jax.Array,
+    ) -> jax.Array:
+        """Reward of the score, float32 [...], with fading shaping (`true_score_weight`).
+
+        With `keep_points` the points are kept when the last life is lost; a lost life costs
+        `life_cost`.
+
+        Args:
+            reward: float32 [...], true reward: points gained, all taken back with the last life.
+            lives_before, lives_after: int32 [...], life tokens before and after the move.
+            progress: see `Shaping.reward`.
+        """
+        bombed = (lives_after == 0) & (lives_before > 0)
+        kept = jnp.where(bombed, 0.0, reward) if self.keep_points else reward
+        shaped = kept - self.life_cost * (lives_before - lives_after).astype(reward.dtype)
+        weight = true_score_weight(progress, self.shaping_anneal_start, self.shaping_anneal_end)
+        return weight * reward + (1.0 - weight) * shaped
+
+
+AnyShaping = HanabiShaping | GameShaping
+"""All training rewards."""
+ShapingField = Annotated[AnyShaping, tyro.conf.AvoidSubcommands, tyro.conf.arg(name="")]
+"""Shaping field of a config; its flags, without prefix, are those of the preset's kind."""
+
+
+def _check_annealing(start: float, end: float) -> None:
+    if start > end:
+        raise ValueError(
+            "shaping_anneal_start, shaping_anneal_end: expected 0 <= shaping_anneal_start <= "
+            f"shaping_anneal_end <= 1, got {start}, {end}"
+        )
+
+
+def event_metrics(rollout: Rollout, events: dict[str, jax.Array]) -> Metrics:
+    """Mean number of each event, float32 [T, N], per finished game; NaN if none finished."""
+    if not events:
+        return {}
+    done = jnp.sum(rollout.transition.done.astype(jnp.float32))
+    sums = {name: jnp.sum(event) for name, event in events.items()}
+    total, games = parallel.psum((sums, done))
+    return {name: count / games for name, count in total.items()}
+
+
+def with_biased_reward(
+    reward: jax.Array, rollout: Rollout, move: jax.Array, preference: BiasedReward | None
 ) -> jax.Array:
-    """Training reward, float32 [T, N].
-
-    Args:
-        config: the weights.
-        rollout: states, transitions and seats.
-        move: int32 [T, N], action of the current player.
-        progress: float32 [], fraction of training completed.
-        preference: biased reward of the learner; None: none.
-    """
-    reward = rollout.transition.reward
-    if config.keep_points or config.life_cost:
-        lives = rollout.state.life_tokens, rollout.transition.lives
-        reward = shaped_score_reward(config, reward, *lives, progress)
-    for name, event in team_events(config, rollout, move).items():
-        reward = reward + getattr(config, f"{name}_weight") * event
+    """Team's reward with the learner's preference; shapes as `biased_reward`, arguments as in
+    `Shaping`."""
     if preference is None:
         return reward
     return preference.score_weight * reward + biased_reward(rollout, move, preference)
 
 
-def team_events(config: PPOConfig, rollout: Rollout, move: jax.Array) -> dict[str, jax.Array]:
-    """Rewarded team events by name, each float32 [T, N]; `<name>_weight` is the reward of one.
-
-    Args:
-        move: int32 [T, N], action of the current player.
-    """
-    events = {}
-    if config.teaming_weight != 0.0:
-        events["teaming"] = jax.vmap(teaming_reward)(rollout.state, move, rollout.transition.points)
-    if config.g1_weight or config.g2_weight or config.g3_weight:
-        kinds = jax.vmap(dominated_moves, out_axes=1)(rollout.state, move)
-        events |= dict(zip(("g1", "g2", "g3"), kinds, strict=True))
-    return events
-
-
-def event_metrics(config: PPOConfig, rollout: Rollout, move: jax.Array) -> Metrics:
-    """Mean number of each of `team_events` per finished game; NaN if none finished."""
-    events = {name: jnp.sum(event) for name, event in team_events(config, rollout, move).items()}
-    if not events:
-        return {}
-    done = jnp.sum(rollout.transition.done.astype(jnp.float32))
-    total, games = parallel.psum((events, done))
-    return {name: count / games for name, count in total.items()}
-
-
 def biased_reward(rollout: Rollout, move: jax.Array, preference: BiasedReward) -> jax.Array:
-    """Biased reward w . phi(s, a) of the learner's own moves, float32 [T, N] (ZSC-Eval, section
-    4.1).
+    """Biased reward w . phi(s, a) of the learner's own moves (ZSC-Eval, section 4.1), float32
+    [T, N] in Hanabi, of each seat's own moves [T, N, P] in other games.
 
     Args:
-        move: int32 [T, N], action of the current player.
+        move: as in `Shaping.reward`.
     """
-    events = jax.vmap(lambda state, move: detect_events(state.rules, state, move))(
-        rollout.state, move
-    )
-    worth = jnp.einsum("tne,e->tn", events.astype(jnp.float32), preference.event_weights)
-    if (learns := rollout.episode.is_learner) is not None:
-        current = current_player(rollout.state)[..., None]
-        own = jnp.take_along_axis(learns, current, axis=-1)[..., 0]
-        worth = jnp.where(own, worth, 0.0)
-    return worth
-
-
-def shaped_score_reward(
-    config: PPOConfig,
-    reward: jax.Array,
-    lives_before: jax.Array,
-    lives_after: jax.Array,
-    progress: jax.Array,
-) -> jax.Array:
-    """Reward of the score, float32 [...], with fading shaping (`true_score_weight`).
-
-    With `keep_points` the points are kept when the last life is lost; a lost life costs
-    `life_cost`.
-
-    Args:
-        config: the weights.
-        reward: float32 [...], true reward: points gained, all taken back with the last life.
-        lives_before, lives_after: int32 [...], life tokens before and after the move.
-        progress: see `training_reward`.
-    """
-    bombed = (lives_after == 0) & (lives_before > 0)
-    kept = jnp.where(bombed, 0.0, reward) if config.keep_points else reward
-    shaped = kept - config.life_cost * (lives_before - lives_after).astype(reward.dtype)
-    weight = true_score_weight(progress, config.shaping_anneal_start, config.shaping_anneal_end)
-    return weight * reward + (1.0 - weight) * shaped
+    rules, state, own = preference.rules, rollout.state, rollout.episode.is_learner
+    if isinstance(rules, Rules):
+        events = jax.vmap(functools.partial(detect_events, rules))(state, move)
+        if own is not None:
+            own = jnp.take_along_axis(own, current_player(state)[..., None], axis=-1)[..., 0]
+    else:
+        events = jax.vmap(rules.detect_events)(state, move)
+    worth = jnp.einsum("...e,e->...", events.astype(jnp.float32), preference.event_weights)
+    return worth if own is None else jnp.where(own, worth, 0.0)
 
 
 def true_score_weight(

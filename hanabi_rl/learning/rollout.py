@@ -10,6 +10,7 @@ Shapes: `T` timesteps, `N` environments, `P` seats, `R` rows per environment (se
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,10 +19,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import Policy
-from hanabi_rl.games.hanabi.dynamics import Rules, State
-from hanabi_rl.games.hanabi.hanabi import EnvState, HanabiEnv, TimeStep
-from hanabi_rl.games.hanabi.start_states import StartStates
-from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.games.batching import select_games
+from hanabi_rl.games.game import Environment
 from hanabi_rl.games.hanabi.symmetry import invert_permutations, permute_actions
 from hanabi_rl.games.prng import gumbel, random_words
 from hanabi_rl.learning.biased_rewards import BiasedReward
@@ -65,8 +64,8 @@ def self_play(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
     return EpisodeSetup()
 
 
-PrivilegedInputFn = Callable[[Rules, State, jax.Array, jax.Array | None], jax.Array]
-"""(rules, games [...], seats int32 [..., R], their colours uint8 [..., R, C] or None) -> critic
+PrivilegedInputFn = Callable[[Any, PyTree, jax.Array, jax.Array | None], jax.Array]
+"""(game, its states [...], seats int32 [..., R], their colours uint8 [..., R, C] or None) -> critic
 input float32 [..., R, X] from the whole state."""
 
 
@@ -78,7 +77,7 @@ class TrainContext(flax.struct.PyTreeNode):
     # policies of the seats that the learner does not hold
     partners: Policy | PartnerPopulation | None = None
     # states in which a part of the games starts; carries and memories start empty there
-    start_states: StartStates | None = None
+    start_states: PyTree = None
     # biased reward of the learner's own seats
     biased_reward: BiasedReward | None = None
 
@@ -90,7 +89,7 @@ EMPTY_CONTEXT = TrainContext()
 class RunnerState(flax.struct.PyTreeNode):
     """State between rollouts; every leaf has a leading environment axis, so it can be sharded."""
 
-    env: EnvState
+    env: PyTree  # state of the environments
     memory: PyTree  # memory of the view, [N, ...]; None if rows have their own
     carry: PyTree  # carry of the learner, [N, R, ...]
     reference_carry: PyTree  # carry of the reference, [N, ...]; None without one
@@ -106,13 +105,13 @@ class RunnerState(flax.struct.PyTreeNode):
 class Rollout(flax.struct.PyTreeNode):
     """Experience, time first."""
 
-    state: State  # [T, N], before each action, without the deck
+    state: PyTree  # games [T, N], before each action: `Environment.stored`
     reset: jax.Array  # bool [T, N], True at the first timestep of a game
     episode: EpisodeSetup  # [T, N, ...]
     action: jax.Array  # int32 [T, N, R], the no-op on idle turns; in the seat's colours
     log_prob: jax.Array  # float32 [T, N, R], of that action under the learner
     value: jax.Array  # float32 [T, N, R]
-    transition: TimeStep  # [T, N], result of the action
+    transition: Any  # timestep [T, N], result of the action
     reference_logits: jax.Array | None  # float32 [T, N, R, A]
     inputs: PyTree = None  # [T, N, R, ...], network inputs if the view stores them
 
@@ -121,7 +120,7 @@ class Rollout(flax.struct.PyTreeNode):
 class Collector:
     """Collects rollouts with a network."""
 
-    env: HanabiEnv
+    env: Environment
     view: ObservationView
     """Observation view of the network."""
     apply: Callable[..., Any]
@@ -176,9 +175,9 @@ class Collector:
         episode_keys = jax.random.wrap_key_data(
             random_words(key, 2 * actors.index + 1, 2), impl="threefry2x32"
         )
-        # one row of noise for all seats: only the current player has a choice
-        words = random_words(key, 2 * actors.index, (num_steps + 1) * rules.num_moves)
-        noise = gumbel(words).reshape(num_envs, num_steps + 1, rules.num_moves).swapaxes(0, 1)
+        shape = num_steps + 1, view.noise_rows, rules.num_actions
+        words = random_words(key, 2 * actors.index, math.prod(shape))
+        noise = gumbel(words).reshape(num_envs, *shape).swapaxes(0, 1)
 
         def step(
             actors: RunnerState, now: tuple[jax.Array, jax.Array]
@@ -195,18 +194,13 @@ class Collector:
             partner_carry, partner_logits = apply_policy(
                 view, context.partners, actors.partner_carry, seen.replace(reset=new_series)
             )
-            played = logits
-            if episode.is_learner is not None:
-                assert partner_logits is not None, "seats of others need partners"
-                learns = view.select_rows(episode.is_learner, game)
-                played = jnp.where(learns[..., None], logits, partner_logits)
-            action = jnp.argmax(played + noise[:, None], axis=-1).astype(jnp.int32)
+            played = played_logits(view, episode, game, logits, partner_logits)
+            action = jnp.argmax(played + noise, axis=-1).astype(jnp.int32)
             log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)
-            colors = None if episode.colors is None else view.select_rows(episode.colors, game)
-            move = view.select_current_player(_true_colors(rules, action, colors), game)
+            move = view.joint_action(true_colors(view, episode, game, action), game)
             env_state, transition = self.env.step(actors.env, move, context.start_states)
             record = Rollout(
-                state=game.without_deck(),
+                state=self.env.stored(game),
                 reset=actors.reset,
                 episode=episode,
                 action=action,
@@ -243,11 +237,7 @@ class Collector:
     ) -> tuple[PyTree, jax.Array, jax.Array]:
         """The network on every row: (carry [N, R, ...], logits [N, R, A], value [N, R])."""
         num_envs, view = seen.reset.shape[0], self.view
-        reads = [
-            flatten_rows(seen.inputs),
-            flatten_rows(seen.legal),
-            jnp.repeat(seen.reset, view.rows),
-        ]
+        reads = [*flatten_rows((seen.inputs, seen.legal)), jnp.repeat(seen.reset, view.rows)]
         if self.privileged is not None:
             seat = jnp.broadcast_to(view.seats(seen.state), (num_envs, view.rows))
             colors = None if seen.colors is None else view.select_rows(seen.colors, seen.state)
@@ -258,11 +248,35 @@ class Collector:
         return unflatten_rows((carry, logits[0], value[0]), num_envs)
 
 
+def played_logits(
+    view: ObservationView,
+    episode: EpisodeSetup,
+    game: PyTree,
+    own: jax.Array,
+    partners: jax.Array | None,
+) -> jax.Array:
+    """Logits [N, R, A] of the policy that plays each row: the learner's own or a partner's."""
+    if episode.is_learner is None:
+        return own
+    assert partners is not None, "seats of others need partners"
+    return jnp.where(view.select_rows(episode.is_learner, game)[..., None], own, partners)
+
+
+def true_colors(
+    view: ObservationView, episode: EpisodeSetup, game: PyTree, action: jax.Array
+) -> jax.Array:
+    """Convert actions int32 [N, R] from the rows' colours to the game's colours."""
+    if episode.colors is None:
+        return action
+    colors = view.select_rows(episode.colors, game)
+    return permute_actions(view.rules, action, invert_permutations(colors))
+
+
 def apply_rematches(
     view: ObservationView,
     context: TrainContext,
     after: RunnerState,
-    game: State,
+    game: PyTree,
     episode: EpisodeSetup,
     sampled: EpisodeSetup,
 ) -> RunnerState:
@@ -291,8 +305,3 @@ def rotate_seats_in_episode(episode: EpisodeSetup, shift: jax.Array) -> EpisodeS
     """Setup of N games after all players moved int32 [N] `seat_shift` seats further."""
     learns, colors = rotate_seats((episode.is_learner, episode.colors), shift)
     return episode.replace(is_learner=learns, colors=colors)
-
-
-def _true_colors(rules: Rules, action: jax.Array, colors: jax.Array | None) -> jax.Array:
-    """Convert actions int32 [N, R] from the rows' colours [N, R, C] to the game's colours."""
-    return action if colors is None else permute_actions(rules, action, invert_permutations(colors))

@@ -18,8 +18,8 @@ from hanabi_rl.agents.structured.hint_memory import (
     rotated,
 )
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.games.hanabi.dynamics import Rules, State
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.learning.observation_views import CurrentPlayerView
 from hanabi_rl.nn.structured_network import FeatureSet
 
@@ -27,41 +27,31 @@ PyTree = Any
 
 
 @dataclasses.dataclass(frozen=True)
-class StructuredView:
-    """Factory of the view for structured networks with one feature set: rules -> view."""
+class StructuredView(CurrentPlayerView):
+    """View of structured networks with one feature set; the memory of a game is relative to the
+    current player."""
 
     features: FeatureSet
     profile: bool = False
 
-    def __call__(self, rules: Rules) -> CurrentPlayerView:
-        """One row per environment; the memory of a game is relative to the current player."""
-        reads = (self.features, f"{self.features}+profile") if self.profile else (self.features,)
-        return CurrentPlayerView(
-            rules,
-            encode_fn=self.look_at,
-            init_memory=self.new_memory,
-            next_game_memory=self.next_memory,
-            feature_spec=reads,
-        )
+    @property
+    def feature_spec(self) -> tuple[str, ...]:
+        """See `ObservationView`."""
+        return (self.features, f"{self.features}+profile") if self.profile else (self.features,)
 
-    def new_memory(self, rules: Rules, num_envs: int) -> Memory:
-        """See `CurrentPlayerView`."""
-        profile = init_profile(rules, (num_envs,)) if self.profile else None
-        return init_memory(rules, self.features, (num_envs,), profile)
+    def memory(self, num_envs: int) -> Memory:
+        """See `ObservationView`."""
+        profile = init_profile(self.rules, (num_envs,)) if self.profile else None
+        return init_memory(self.rules, self.features, (num_envs,), profile)
 
-    def next_memory(self, rules: Rules, memory: Memory, seats: jax.Array) -> Memory:
+    def moved_memory(self, memory: Memory, seats: jax.Array) -> Memory:
         """See `CurrentPlayerView`: the profile is kept between games."""
-        return next_game(rules, self.features, rotated(memory, seats))
+        return next_game(self.rules, self.features, rotated(memory, seats))
 
-    def look_at(
-        self,
-        rules: Rules,
-        memory: Memory,
-        state: State,
-        reset: jax.Array,
-        colors: jax.Array | None,
+    def read(
+        self, memory: Memory, state: State, reset: jax.Array, colors: jax.Array | None
     ) -> tuple[Memory, PyTree]:
-        """See `EncodeFn`: features in float16, as a rollout stores them.
+        """See `CurrentPlayerView`: features in float16, as a rollout stores them.
 
         Raises:
             ValueError: colours are permuted, which these features do not support.
@@ -71,8 +61,9 @@ class StructuredView:
                 "structured networks: expected the colours as they are (renaming them changes "
                 "nothing for an equivariant network), got others"
             )
-        before = reset_memory(rules, self.features, memory, reset)
-        after, features = encode_step(rules, self.features, before, from_state(rules, state))
+        before = reset_memory(self.rules, self.features, memory, reset)
+        seen = from_state(self.rules, state)
+        after, features = encode_step(self.rules, self.features, before, seen)
         return next_seat(after), jax.tree.map(lambda x: x.astype(jnp.float16), features)
 
 

@@ -5,7 +5,9 @@ from typing import Annotated, Any, Protocol, get_args
 import flax.linen as nn
 import tyro
 
+from hanabi_rl.nn.conv_network import ConvConfig
 from hanabi_rl.nn.gru_network import GRUConfig
+from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.nn.networks import Inputs, NetworkConfig, Schedule
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig
@@ -46,6 +48,10 @@ class NetworkKind(Protocol):
         """True if permuting the colours permutes the logits exactly."""
 
     @property
+    def critic(self) -> tuple[int, ...]:
+        """Widths of the critic's layers before its output."""
+
+    @property
     def cloning_schedule(self) -> Schedule:
         """Fall of the learning rate in behavioural cloning."""
 
@@ -72,7 +78,9 @@ class NetworkKind(Protocol):
         """`spec` as it enters identities, which later names of fields do not change."""
 
 
-AnyNetworkConfig = NetworkConfig | StructuredConfig | GRUConfig | TransformerConfig
+AnyNetworkConfig = (
+    NetworkConfig | StructuredConfig | GRUConfig | TransformerConfig | KitchenConfig | ConvConfig
+)
 """All network configs: a new network is added here."""
 NetworkField = Annotated[AnyNetworkConfig, tyro.conf.AvoidSubcommands]
 """Network field of a config; its flags are those of the preset's kind."""

@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.nn.networks import MemoryNetwork, dense
+from hanabi_rl.nn.networks import Activation, MemoryNetwork, dense
 from hanabi_rl.nn.precision import Precision, matmul, matmul_dtype
 
 
@@ -25,7 +25,7 @@ class GRUConfig(MemoryNetwork):
     """Widths of the dense + activation + dropout layers between the GRU and the logits."""
     critic: tuple[int, ...] = (512,)
     """Widths of the dense + ReLU layers between the GRU and the value."""
-    activation: Literal["gelu", "relu"] = "gelu"
+    activation: Activation = "gelu"
     """Activation function of the embedding and the decoder."""
     layer_norm: bool = True
     """Normalise the embedding layers."""

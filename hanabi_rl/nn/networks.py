@@ -30,6 +30,7 @@ from hanabi_rl.nn.precision import (
 if TYPE_CHECKING:
     from hanabi_rl.nn.config import NetworkKind
 
+Activation = Literal["gelu", "relu", "tanh"]
 Inputs = Literal["observations", "structured"]
 """What a network reads: observations, or `agents/structured/features.py`."""
 Schedule = Literal["linear", "cosine"]
@@ -49,7 +50,7 @@ class MemoryNetwork:
     embedding: tuple[int, ...]
     decoder: tuple[int, ...]
     critic: tuple[int, ...]
-    activation: Literal["gelu", "relu"]
+    activation: Activation
     layer_norm: bool
     dropout: float
 
@@ -84,6 +85,10 @@ class MemoryNetwork:
     def has_carry(self) -> bool:
         """See `NetworkKind`."""
         return bool(self.memory_widths)
+
+    def read(self, obs: jax.Array, reset: jax.Array) -> jax.Array:
+        """Input of the first layer, float32 [T, B, D]: the observations [T, B, ...], flattened."""
+        return obs.reshape(*reset.shape, -1).astype(jnp.float32)
 
     def memory_layer(self, width: int, precision: Precision) -> nn.Module:
         """Layer of the memory: (carry, x [T, B, D], reset [T, B]) -> (carry, output [T, B,
@@ -127,7 +132,7 @@ class NetworkConfig(MemoryNetwork):
     """Widths of the dense + activation + dropout layers between the LSTM and the logits."""
     critic: tuple[int, ...] = (512,)
     """Widths of the dense + ReLU layers between the LSTM and the value."""
-    activation: Literal["gelu", "relu"] = "gelu"
+    activation: Activation = "gelu"
     """Activation function of the embedding and the decoder."""
     layer_norm: bool = True
     """Normalise the embedding layers."""
@@ -324,11 +329,15 @@ class Actor(nn.Module):
         self.decoder = [dense(w, self.precision) for w in self.config.decoder]
         self.dropout = PerRowDropout(self.config.dropout)
         self.logits = dense(self.num_actions, self.precision)
-        self.activation = {"gelu": nn.gelu, "relu": nn.relu}[self.config.activation]
+        self.activation = getattr(nn, self.config.activation)
 
     def features(self, carry: PyTree, obs: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
-        """obs: float32 [T, B, O]; reset: bool [T, B] -> (carry, input of both heads [T, B, H])."""
-        x = obs
+        """obs: [T, B, ...]; reset: bool [T, B] -> (carry, input of both heads [T,
+        B, H])."""
+        return self.encode(carry, self.config.read(obs, reset), reset)
+
+    def encode(self, carry: PyTree, x: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
+        """Embedding and memory: x float32 [T, B, D] -> as `features`."""
         for i, layer in enumerate(self.embedding):
             x = layer(x)
             x = self.activation(self.norms[i](x) if self.norms else x)
@@ -393,7 +402,7 @@ class ActorCritic(nn.Module):
 
     def setup(self) -> None:
         """Create both halves; attribute names are parameter names."""
-        self.actor = Actor(self.config, self.num_actions, self.precision)
+        self.actor = self.config.actor(self.num_actions, self.precision)
         self.critic = Critic(self.config.critic, self.precision)
 
     def __call__(
@@ -414,11 +423,15 @@ class ActorCritic(nn.Module):
 
 
 def init_params(
-    module: nn.Module, key: jax.Array, config: NetworkKind, obs_size: int, num_actions: int
+    module: nn.Module,
+    key: jax.Array,
+    config: NetworkKind,
+    obs_shape: tuple[int, ...],
+    num_actions: int,
 ) -> Any:
     """Initial parameters of an `Actor` or `ActorCritic`."""
     obs, legal, reset = (
-        jnp.zeros((1, 1, obs_size)),
+        jnp.zeros((1, 1, *obs_shape)),
         jnp.ones((1, 1, num_actions), bool),
         jnp.zeros((1, 1), bool),
     )

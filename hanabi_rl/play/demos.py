@@ -9,6 +9,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -87,7 +88,7 @@ def _cached(path: Path) -> Games | None:
         return None
 
 
-def demonstrators(rules: Rules, bot: str) -> tuple[Policy, ...]:
+def demonstrators(rules: Any, bot: str) -> tuple[Policy, ...]:
     """The policy of each seat: one agent at all seats, or several agents.
 
     Args:

@@ -9,21 +9,24 @@ fixed length.
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.policy import next_game, runs_search
+from hanabi_rl.agents.python_agent import as_pytrees
+from hanabi_rl.agents.python_bot import host_errors
 from hanabi_rl.data.games import FinalStates, Games
-from hanabi_rl.games.hanabi import dynamics
+from hanabi_rl.games.batching import select_games
+from hanabi_rl.games.hanabi import dynamics as game
 from hanabi_rl.games.hanabi.decks import check_decks
 from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.games.prng import categorical
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.progress import SOON_S, Progress
@@ -38,7 +41,11 @@ SEARCH_CHUNK = 4
 POLICY_RNG_STREAM = np.uint32(2**32 - 1)
 # action that marks NaN logits; `argmax` and `categorical` treat NaN as the largest logit
 _OF_NAN = -1
-_AT_END = ("scores", "points", "lives")  # int32, one per game
+_AT_END = ("num_actions", "scores", "points", "lives")  # int32, one per game
+# capacity of one compiled call, shared by all smaller numbers of games
+_GAMES_PER_SLOT = 32
+# turns of a compiled call, doubled after a call of less than a second: progress between few calls
+_FIRST_TURNS, _LONG_S = 8, 1.0
 
 
 @with_fixed_settings(prng=True)
@@ -57,8 +64,8 @@ def play_games(
     """Play every deck of `decks` (integer[N, deck_size]) to its end and return the games.
 
     Args:
-        policies: one policy per position. A repeated policy object is called once, on the rows of
-            all its seats. All policies are called on every turn, on idle seats too.
+        policies: one policy, or class of a bot, per position. A repeated object is called once, on
+            the rows of all its seats. All policies are called on every turn, on idle seats too.
         seed: 32-bit seed, see below.
         sample: sample moves from the policies' distributions; False is greedy.
         seating: int[P], or int[N, P] per game: policy i holds seat `seating[i]`; default: seat i.
@@ -80,7 +87,9 @@ def play_games(
     s receives `fold_in(fold_in(fold_in(fold_in(key, POLICY_RNG_STREAM), k), t), s)`, also in greedy
     play. Progress appears on stderr after `SOON_S` seconds.
     """
-    _check_lineup(policies, rules)
+    if isinstance(policies, tuple | list):
+        policies = as_pytrees(policies, rules)
+    check_lineup(policies, rules)
     check_decks(rules, decks := np.asarray(decks))
     decks, total = decks.astype(np.uint8), len(decks)
     if not total:
@@ -95,58 +104,56 @@ def play_games(
     game_index = np.arange(total) if game_index is None else np.asarray(game_index)
     if game_index.shape != (total,):
         raise ValueError(f"expected a game_index [{total}], got shape {game_index.shape}")
+    distinct, positions = group_identical(policies)
+    slow = chunk_size is None and any(map(runs_search, distinct))
     if chunk_size is None:
-        chunk_size = SEARCH_CHUNK if any(map(runs_search, policies)) else DEFAULT_CHUNK
-    # rounded, so that similar numbers of games share compiled functions
+        chunk_size = SEARCH_CHUNK if slow else DEFAULT_CHUNK
+    # rounded, so that similar numbers of games share a compiled function
     slots = min(chunk_size, -(-total // games_per_series // 8) * 8)
-    actions = np.full((total, rules.max_turns), rules.noop, np.int32)
-    num_actions, at_end = np.zeros(total, np.int32), np.zeros((total, len(_AT_END)), np.int32)
-    words = np.array([0, seed], np.uint32)
-    game, turn = np.arange(slots) * games_per_series, np.zeros(slots, np.int32)
-    playing = game < total
-    dealt, over = int(playing.sum()), 0
-    state, carries = _no_games(rules, slots), [_init_carry(policy, slots) for policy in policies]
+    at_once = slots * games_per_series
+    size = at_once * (_GAMES_PER_SLOT if total > at_once and not slow else 1)
+    # `jax.random.key` would add JAX_RANDOM_SEED_OFFSET
+    words = jnp.asarray(np.array([0, seed], np.uint32))
+    key = jax.random.wrap_key_data(words, impl="threefry2x32")
+    own_key = jax.random.fold_in(key, POLICY_RNG_STREAM)
+    chunks = []
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress:
-        while playing.any():
-            begins = playing & (turn == 0)
-            if begins.any():
-                at = np.where(playing, game, 0)
-                index, seats = game_index[at], np.ascontiguousarray(seating[at].T)
-                state = _deal(rules, state, begins, decks[at])
-            continues = begins & (game % games_per_series > 0)
-            logits = []
-            for position, policy in enumerate(policies):
-                carry, seat = carries[position], seats[position]
-                if continues.any():
-                    carry = _next_game(policy, carry, continues)
-                obs, legal = _observe(rules, state, seat)
-                reset = begins & ~continues
-                carry, of_rows = _step(policy, carry, obs, legal, reset, words, index, turn, seat)
-                carries[position] = carry
-                logits.append(of_rows)
-            state, *moved = _move(rules, state, logits, seats, words, index, turn, sample)
-            action, ends, end = jax.device_get(moved)
-            actions[game[playing], turn[playing]] = action[playing]
-            turn = turn + np.int32(1)
-            ended = playing & (ends | (turn == rules.max_turns))
-            if ended.any():
-                num_actions[game[ended]], at_end[game[ended]] = turn[ended], end[ended]
-                over += int(ended.sum())
-                progress.update(over)
-                # next game of the series, or of the next series
-                last = ended & ((game + 1) % games_per_series == 0)
-                game = np.where(ended, game + 1, game)
-                game[last] = (dealt + np.arange(last.sum())) * games_per_series
-                dealt += int(last.sum())
-                playing &= game < total
-                turn = np.where(ended, 0, turn).astype(np.int32)
-    _check_numbers(actions, seating)
-    fields = dict(zip(_AT_END, at_end.T, strict=True))
+        for first in range(0, total, size):
+            # equal shapes for all chunks; only `count` games are played
+            index = np.arange(first, first + size) % total
+            count = min(size, total - first)
+            chunk = _Chunk(
+                decks=decks[index],
+                seating=seating[index],
+                keys=_game_keys(key, game_index[index]),
+                own_keys=_game_keys(own_key, game_index[index]),
+                first=np.int32(count),
+                sample=np.bool_(sample),
+            )
+            shape = {
+                "rules": rules,
+                "positions": positions,
+                "slots": slots,
+                "games_per_series": games_per_series,
+            }
+            play, turns, playing = _begin(distinct, chunk, **shape), _FIRST_TURNS, True
+            while playing:
+                began = time.perf_counter()
+                with host_errors():
+                    play, playing = _play_chunk(distinct, chunk, play, np.int32(turns), **shape)
+                    playing = bool(playing)
+                over = jax.device_get(play.records["num_actions"])[:count] > 0
+                progress.update(first + int(over.sum()))
+                turns *= 2 if time.perf_counter() - began < _LONG_S else 1
+            records = jax.device_get(play.records)
+            chunks.append({name: field[:count] for name, field in records.items()})
+    fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    _check_numbers(fields["actions"], seating)
     return Games(
         rules=rules,
         decks=decks,
-        actions=actions,
-        num_actions=num_actions,
+        actions=fields["actions"],
+        num_actions=fields["num_actions"],
         scores=fields["scores"],
         game_ids=np.arange(total, dtype=np.int32),
         unfinished=np.zeros(total, bool),
@@ -170,81 +177,168 @@ def group_identical(
     return tuple(distinct), tuple(tuple(group) for group in positions)
 
 
-def _no_games(rules: Rules, slots: int) -> State:
-    """State of slots without a game, which is over."""
-    decks = jax.ShapeDtypeStruct((slots, rules.deck_size), np.uint8)
-    shapes = jax.eval_shape(functools.partial(dynamics.deal, rules), decks)
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+class _Play(NamedTuple):
+    """Carry of the loop over turns (n slots, M games)."""
+
+    game: jax.Array  # int32[n], current game of each slot; M or more: none
+    turn: jax.Array  # int32[n]
+    dealt: jax.Array  # int32[], series started
+    state: State  # state of the n slots
+    carries: tuple[Any, ...]  # one per distinct policy, leaves [seats held * n, ...]
+    records: dict[str, jax.Array]  # [M, ...]: `_AT_END` and the actions
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _init_carry(policy: Policy, slots: int) -> Any:
-    return policy.init_carry(slots)
+class _Chunk(NamedTuple):
+    """Games of one chunk, M with padding."""
+
+    decks: Any  # uint8[M, D]
+    seating: Any  # int32[M, P], seat of each position
+    keys: jax.Array  # [M], keys for sampling moves
+    own_keys: jax.Array  # [M], keys that the policies receive
+    first: Any  # int32[], number of games to play
+    sample: Any  # bool[]; not static: greedy and sampled games share one compiled function
 
 
-_next_game = jax.jit(next_game, donate_argnums=1)
+_SHAPE = ("rules", "positions", "slots", "games_per_series")
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _deal(rules: Rules, state: State, begins: jax.Array, decks: jax.Array) -> State:
-    """Deal `decks` [n, D] in the slots `begins` bool[n]."""
-    return select_games(begins, dynamics.deal(rules, decks), state)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _observe(rules: Rules, state: State, seat: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Observations float32[n, O] and legal actions bool[n, A] of seats int32[n]."""
-    legal = dynamics.legal_for_seat(rules, state, seat)
-    return observe_seat(rules, state.without_deck(), seat), legal
-
-
-@functools.partial(jax.jit, donate_argnums=1)
-def _step(
-    policy: Policy,
-    carry: Any,
-    obs: jax.Array,
-    legal: jax.Array,
-    reset: jax.Array,
-    words: jax.Array,
-    index: jax.Array,
-    turn: jax.Array,
-    seat: jax.Array,
-) -> tuple[Any, jax.Array]:
-    """`Policy.step` with the keys of its rows, compiled away if it reads none."""
-    key = jax.random.fold_in(_key(words), POLICY_RNG_STREAM)
-    for part in (index, turn, seat):
-        key = jax.vmap(jax.random.fold_in, in_axes=(None if key.ndim == 0 else 0, 0))(key, part)
-    return policy.step(carry, obs, legal, reset, key)
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _move(
+@functools.partial(jax.jit, static_argnames=_SHAPE)
+def _begin(
+    policies: tuple[Policy, ...],
+    chunk: _Chunk,
+    *,
     rules: Rules,
-    state: State,
-    logits: list[jax.Array],
-    seats: jax.Array,
-    words: jax.Array,
-    index: jax.Array,
-    turn: jax.Array,
-    sample: jax.Array,
-) -> tuple[State, jax.Array, jax.Array, jax.Array]:
-    """Play the current player's move, given `logits` [n, A] of each position and its `seats`
-    int32[P, n]: new state, action int32[n], True where the game is over bool[n], and `_AT_END`
-    int32[n, 3]."""
-    chosen = logits[0]
-    for seat, of_position in zip(seats[1:], logits[1:], strict=True):
-        chosen = jnp.where((seat == state.player)[:, None], of_position, chosen)
-    action = jax.lax.cond(sample, _sample, _greedy, chosen, words, index, turn)
-    action = jnp.where(jnp.isnan(chosen).any(axis=-1), _OF_NAN, action)
-    state, _, over = dynamics.step(rules, state, action)
-    lives = state.life_tokens.astype(jnp.int32)
-    end = jnp.stack([dynamics.score(rules, state), dynamics.points(rules, state), lives], axis=1)
-    return state, action, over, end
+    positions: tuple[tuple[int, ...], ...],
+    slots: int,
+    games_per_series: int,
+) -> _Play:
+    """First game of each slot; arguments as of `_play_chunk`."""
+    size, count = len(chunk.decks), chunk.first
+    first = jnp.arange(slots) * games_per_series
+    return _Play(
+        game=jnp.where(first < count, first, size),
+        turn=jnp.zeros(slots, jnp.int32),
+        dealt=jnp.minimum(count // games_per_series, slots),
+        state=game.deal(rules, chunk.decks[first]),
+        carries=tuple(
+            p.init_carry(slots * len(held)) for p, held in zip(policies, positions, strict=True)
+        ),
+        records={
+            **{name: jnp.zeros(size, jnp.int32) for name in _AT_END},
+            "actions": jnp.full((size, rules.max_turns), rules.noop, jnp.int32),
+        },
+    )
 
 
-def _key(words: jax.Array) -> jax.Array:
-    # `jax.random.key` would add JAX_RANDOM_SEED_OFFSET
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
+@functools.partial(jax.jit, static_argnames=_SHAPE)
+def _play_chunk(
+    policies: tuple[Policy, ...],
+    chunk: _Chunk,
+    start: _Play,
+    turns: jax.Array,
+    *,
+    rules: Rules,
+    positions: tuple[tuple[int, ...], ...],
+    slots: int,
+    games_per_series: int,
+) -> tuple[_Play, jax.Array]:
+    """Play up to `turns` int32[] more turns of a chunk, `slots` parallel games, in whole series.
+
+    `positions[g]` are the positions of policy g. Returns the new carry and, bool[], True if a game
+    is not over.
+    """
+    decks, seating, keys, own_keys, count, sample = chunk
+    size = len(decks)
+    # rows of a policy: all slots at its first position, then at its next
+    order = np.concatenate(positions)
+
+    def play_turn(play: _Play) -> _Play:
+        # a slot without a game reads the last game's seats; its moves are not used
+        seats = seating[play.game]
+        playing, player = play.game < size, game.current_player(play.state)
+        # not an index into `observe`: XLA's gather takes ten times as long on a CPU
+        rows = jax.tree.map(
+            lambda leaf: jnp.concatenate([leaf] * rules.num_players), play.state.without_deck()
+        )
+        obs = observe_seat(rules, rows, seats[:, order].T.reshape(-1))
+        legal = game.legal_actions(rules, play.state)
+        own = jax.vmap(jax.random.fold_in)(own_keys[play.game], play.turn)
+        seat_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+        own = jax.vmap(seat_keys)(own, seats)  # [n, P], compiled away if no policy reads it
+        carries, logits, first = [], jnp.zeros((slots, rules.num_actions)), 0
+        for policy, carry, held in zip(policies, play.carries, positions, strict=True):
+            allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
+            last = first + len(allowed)
+            new = jnp.tile(play.turn == 0, len(held))
+            if games_per_series > 1:
+                continues = new & jnp.tile(play.game % games_per_series > 0, len(held))
+                carry, new = next_game(policy, carry, continues), new & ~continues
+            key = own[:, np.array(held)].T.reshape(-1)
+            carry, of_rows = policy.step(carry, obs[first:last], allowed, new, key)
+            carries.append(carry)
+            first = last
+            # only the current player's logits count; the no-op is the only legal action elsewhere
+            for position, of_position in zip(held, jnp.split(of_rows, len(held)), strict=True):
+                logits = jnp.where((seats[:, position] == player)[:, None], of_position, logits)
+        action = jax.lax.cond(sample, _sample, _greedy, logits, keys[play.game], play.turn)
+        action = jnp.where(jnp.isnan(logits).any(axis=-1), _OF_NAN, action)
+        state, _, over = game.step(rules, play.state, jnp.where(playing, action, rules.noop))
+        ended = playing & (over | (play.turn + 1 == rules.max_turns))
+        played = play._replace(
+            turn=play.turn + 1,
+            state=state,
+            carries=tuple(carries),
+            records=record(play, action, state, ended),
+        )
+        return jax.lax.cond(ended.any(), lambda: next_games(played, ended), lambda: played)
+
+    def record(
+        play: _Play, action: jax.Array, state: State, ended: jax.Array
+    ) -> dict[str, jax.Array]:
+        at_end = {
+            "num_actions": play.turn + 1,
+            "scores": game.score(rules, state),
+            "points": game.points(rules, state),
+            "lives": state.life_tokens.astype(jnp.int32),
+        }
+        where = jnp.where(ended, play.game, size)
+        records = {
+            name: play.records[name].at[where].set(value, mode="drop")
+            for name, value in at_end.items()
+        }
+        return records | {
+            "actions": play.records["actions"].at[play.game, play.turn].set(action, mode="drop")
+        }
+
+    def next_games(play: _Play, ended: jax.Array) -> _Play:
+        over = ended & ((play.game + 1) % games_per_series == 0)
+        begins = (play.dealt + jnp.cumsum(over) - 1) * games_per_series
+        following = jnp.where(over, begins, play.game + 1)
+        follows = ended & (following < count)
+        begun = game.deal(rules, decks[following])
+        return play._replace(
+            game=jnp.where(follows, following, jnp.where(ended, size, play.game)),
+            turn=jnp.where(follows, 0, play.turn),
+            dealt=play.dealt + (over & follows).sum(),
+            state=select_games(follows, begun, play.state),
+        )
+
+    def is_playing(state: tuple[_Play, jax.Array]) -> jax.Array:
+        play, left = state
+        return (play.game < size).any() & (left > 0)
+
+    play, _ = jax.lax.while_loop(
+        is_playing, lambda state: (play_turn(state[0]), state[1] - 1), (start, turns)
+    )
+    return play, (play.game < size).any()
+
+
+def _of_seat(values: jax.Array, seat: jax.Array) -> jax.Array:
+    """Rows [n, ...] of `values` [n, P, ...] of `seat` int32[n], without a gather."""
+    chosen = values[:, 0]
+    for other in range(1, values.shape[1]):
+        chosen = jnp.where((seat == other)[:, None], values[:, other], chosen)
+    return chosen
 
 
 def step_seats(
@@ -262,19 +356,25 @@ def step_seats(
     return carry, logits.reshape(num_games, seats, -1)
 
 
-def _greedy(logits: jax.Array, words: jax.Array, index: jax.Array, turn: jax.Array) -> jax.Array:
+def _greedy(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
     """Greedy actions int32[n] of logits [n, A]."""
-    del words, index, turn
+    del keys, turn
     return jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
 
-def _sample(logits: jax.Array, words: jax.Array, index: jax.Array, turn: jax.Array) -> jax.Array:
+def _sample(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
     """Actions int32[n] sampled from logits [n, A], with key [n] and turn int32[n] of each game."""
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(_key(words), index)
-    return categorical(jax.vmap(jax.random.fold_in)(keys, turn), logits)
+    turn_keys = jax.vmap(jax.random.fold_in)(keys, turn)
+    return categorical(turn_keys, logits)
 
 
-def _check_lineup(policies: tuple[Policy, ...], rules: Rules) -> None:
+@jax.jit
+def _game_keys(key: jax.Array, index: jax.Array) -> jax.Array:
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, index)
+
+
+def check_lineup(policies: tuple[Policy, ...], rules: Any) -> None:
+    """Raise ValueError unless there is one policy of this game per seat."""
     if not isinstance(policies, tuple | list) or len(policies) != rules.num_players:
         got = len(policies) if isinstance(policies, tuple | list) else type(policies).__name__
         raise ValueError(f"expected {rules.num_players} policies, one per seat, got {got}")

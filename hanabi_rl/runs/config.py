@@ -56,7 +56,7 @@ def check_seeds(seeds: Sequence[int]) -> None:
         raise ValueError(f"--seeds: expected different seeds, got {repeated[0]} twice")
 
 
-def with_game(config: R, game: Rules, source: str) -> R:
+def with_game(config: R, game: Any, source: str) -> R:
     """`config` with the game of its data, clone or partners (`source`).
 
     Raises ValueError if another game than the default (standard, two players) is configured, or the

@@ -6,10 +6,12 @@
 import dataclasses
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
 
-from hanabi_rl.storage.renamed_fields import RENAMED, RENAMED_VALUES
+from hanabi_rl.storage.renamed_fields import MOVED, RENAMED, RENAMED_VALUES
 from hanabi_rl.storage.validation import InvalidValueError
+from hanabi_rl.storage.words import did_you_mean
 
 T = TypeVar("T")
 
@@ -43,10 +45,13 @@ def from_dict(
     hints = typing.get_type_hints(cls)
     known = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     if unknown := sorted(set(data) - set(known)):
-        new = RENAMED.get(unknown[0])
-        expected = (
-            f"one of {', '.join(sorted(known))}" if new not in known else f"its new name {new}"
-        )
+        new = RENAMED.get(unknown[0], unknown[0])
+        if new in known:
+            expected = f"its new name {new}"
+        elif (table := MOVED.get(new)) in known:
+            expected = f"{new} in the table {table} ({table}.{new})"
+        else:
+            expected = f"one of {', '.join(sorted(known))}{did_you_mean(unknown[0], known)}"
         raise ValueError(f"{where}: unknown field {unknown[0]!r}; expected {expected}")
     base = default if default is not None else cls()
     changes: dict[str, Any] = {}
@@ -74,24 +79,35 @@ def from_dict(
 def _class_of(hint: Any, value: dict[str, Any], current: type, place: str) -> type:
     """Dataclass of a nested dictionary.
 
-    If the field allows several, `kind` in the dictionary selects the class by the default of its
-    field `kind`, or the class without that field; without `kind` it is the class of the default.
+    If the field allows several (or a base class), `kind` or `name` in the dictionary selects the
+    class by the default of its field of that name, or the class without that field; without either
+    it is the class of the default.
     """
     choices = [
-        arg
+        cls
         for arg in typing.get_args(hint)
         if isinstance(arg, type) and dataclasses.is_dataclass(arg)
+        for cls in (arg, *subclasses(arg))
     ]
-    if len(choices) < 2 or "kind" not in value:
+    key = next((key for key in ("kind", "name") if key in value), None)
+    if len(choices) < 2 or key is None:
         return current
     kinds = {
-        next((f.default for f in dataclasses.fields(choice) if f.name == "kind"), None): choice
+        next((f.default for f in dataclasses.fields(choice) if f.name == key), None): choice
         for choice in choices
+        if choice in typing.get_args(hint) or key in vars(choice)  # not a name inherited
     }
-    if value["kind"] not in [*kinds]:  # an unhashable list is possible
+    kinds.pop(dataclasses.MISSING, None)  # a base class
+    if value[key] not in [*kinds]:  # an unhashable list is possible
         expected = ", ".join(repr(kind) for kind in kinds if kind is not None)
-        raise ValueError(f"{place}.kind: expected {expected} or no kind, got {value['kind']!r}")
-    return kinds[value["kind"]]
+        raise ValueError(f"{place}.{key}: expected {expected} or no {key}, got {value[key]!r}")
+    return kinds[value[key]]
+
+
+def subclasses(cls: Any) -> Iterator[Any]:
+    """All imported subclasses of a class, at any depth."""
+    for sub in cls.__subclasses__():
+        yield from (sub, *subclasses(sub))
 
 
 def _checked(value: Any, hint: Any, place: str) -> Any:

@@ -1,4 +1,4 @@
-"""Renamed config fields, values and agents, for loading older runs and for error messages."""
+"""Config fields, values and agents with new names or places, for older runs and error messages."""
 
 import itertools
 from collections.abc import Sequence
@@ -32,6 +32,21 @@ RENAMED = {
     "weights": "event_weights",
 }
 """Old field name -> new name, at any depth of a config; a flag is its field with hyphens."""
+
+MOVED = dict.fromkeys(
+    (
+        "keep_points",
+        "life_cost",
+        "shaping_anneal_start",
+        "shaping_anneal_end",
+        "teaming_weight",
+        "g1_weight",
+        "g2_weight",
+        "g3_weight",
+    ),
+    "shaping",
+)
+"""Field name -> table of a config that it moved to; its flag has no prefix, so it is unchanged."""
 
 RENAMED_VALUES: dict[str, dict[str, str]] = {
     "features": {"learnt": "hint-history", "reading": "conventions"},
@@ -76,18 +91,20 @@ RENAMED_OPTIONS = {"knows": "partner_games", "partner": "partner_model", **RENAM
 """Old name of an agent's option -> new name."""
 
 
-def with_new_names(saved: dict[str, Any]) -> dict[str, Any]:
-    """Saved config with current names of fields, values and agents, at every depth."""
+def with_new_names(saved: dict[str, Any], table: str = "") -> dict[str, Any]:
+    """Saved config (or a table of one) with current names of fields, values and agents, and with
+    fields in their current tables, at every depth."""
     renamed: dict[str, Any] = {}
     for name, value in saved.items():
         new = RENAMED.get(name, name)
         if isinstance(value, dict):
-            value = with_new_names(value)
+            value = with_new_names(value, new)
         elif isinstance(value, str):
             value = current_name(RENAMED_VALUES.get(new, {}).get(value, value))
         elif isinstance(value, list):
             value = [current_name(item) if isinstance(item, str) else item for item in value]
-        renamed[new] = value
+        moved = MOVED.get(new, table) != table
+        (renamed.setdefault(MOVED[new], {}) if moved else renamed)[new] = value
     return renamed
 
 

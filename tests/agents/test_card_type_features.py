@@ -11,7 +11,7 @@ from support.structured import SMALL, first_state, look_at_state, play_random_ga
 
 from hanabi_rl.agents.structured.card_type_features import CardTypeFeatures, card_type_features
 from hanabi_rl.agents.structured.hint_memory import Memory, next_seat, records, unpack
-from hanabi_rl.agents.structured.seat_observation import from_state
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.learning.beliefs import belief_log_weights
 from hanabi_rl.nn.belief import BeliefNetwork

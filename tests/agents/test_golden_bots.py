@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import BOTS, make_bot
 from hanabi_rl.agents.bots.rule_lists import RuleBot, observe_own
 from hanabi_rl.agents.bots.rule_set import first_matching_rule, rule_inputs
 from hanabi_rl.games.hanabi import dynamics as game
 from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import decode_observation
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT.parent / "shared" / "reference" / "objective-metrics-golden"

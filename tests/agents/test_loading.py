@@ -84,7 +84,7 @@ def test_invalid_agents_are_rejected() -> None:
     assert "Array" not in trained and repr(policy.network) in trained and "=0.5" in trained
     with pytest.raises(TypeError, match="name or path of an agent, .* got ConventionBot and Non"):
         load_policy(bot)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="and Rules or None, got str and int"):
+    with pytest.raises(TypeError, match="and a game or None, got str and int"):
         load_policy("bot:convention", 3)  # type: ignore[arg-type]
 
 

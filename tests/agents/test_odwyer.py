@@ -1,5 +1,7 @@
 """SimpleBot, ValueBot, HolmesBot and SmartBot in positions with a known move."""
 
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +11,11 @@ from support.compiled import observe
 
 from hanabi_rl.agents.bots import holmes, odwyer_common, smart
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.obs_view import decode_observation
-from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation, decode_observation
 from hanabi_rl.games.hanabi.state import State
 
 RULES = Rules()
@@ -29,10 +30,13 @@ def as_set(text: str) -> int:
     return sum(1 << card for card in cards(text))
 
 
-def board(played: str = "", discarded: str = "", tokens: int = 8, deck: int = 40) -> Board:
-    gone = np.zeros(25, np.int32)
-    np.add.at(gone, cards(discarded), 1)
-    return Board(jnp.uint32(as_set(played)), jnp.array(gone), jnp.int32(tokens), jnp.int32(deck))
+def board(played: str = "", discarded: str = "") -> SeatObservation:
+    gone = cards(discarded)
+    planes = [sum(1 << card for card in set(gone) if gone.count(card) > j) for j in range(3)]
+    state = game.deal(RULES, jnp.array([full_deck(RULES)], jnp.int32))
+    seen = decode_observation(RULES, observe(RULES, state)[0, 0])
+    discards = jnp.array(planes, jnp.uint32)
+    return seen._replace(played=jnp.uint32(as_set(played)), discards=discards)
 
 
 @jax.jit
@@ -124,7 +128,8 @@ def test_board_before_last_move() -> None:
     look = jax.jit(lambda state: decode_observation(RULES, observe(RULES, state)[0, 0]))
     back = jax.jit(lambda seen: odwyer_common.board_before(RULES, seen))
     step = jax.jit(lambda state, action: game.step(RULES, state, action)[0])
-    before, turns = odwyer_common.board_now(look(state)), 0
+    table = operator.attrgetter("played", "discards", "info", "deck")
+    before, turns = look(state), 0
     while not bool(game.finished(RULES, state)[0]):
         seat = int(state.player[0])
         legal = np.flatnonzero(np.array(game.legal_actions(RULES, state))[0, seat])
@@ -132,8 +137,8 @@ def test_board_before_last_move() -> None:
         kind = right or [a for a in legal if a < 5] or list(legal)
         state = step(state, jnp.array([rng.choice(kind)], jnp.int32))
         seen = look(state)
-        jax.tree.map(np.testing.assert_array_equal, back(seen), before)
-        before, turns = odwyer_common.board_now(seen), turns + 1
+        jax.tree.map(np.testing.assert_array_equal, table(back(seen)), table(before))
+        before, turns = seen, turns + 1
     assert turns >= 3
 
 

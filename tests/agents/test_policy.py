@@ -26,7 +26,7 @@ def inputs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     the middle."""
     rng = np.random.default_rng(0)
     obs = rng.normal(size=(STEPS, BATCH, RULES.obs_size)).astype(np.float32)
-    legal = rng.random((STEPS, BATCH, RULES.num_moves)) < 0.4
+    legal = rng.random((STEPS, BATCH, RULES.num_actions)) < 0.4
     legal[..., -1] = True
     reset = np.zeros((STEPS, BATCH), bool)
     reset[0], reset[2, 1] = True, True
@@ -37,7 +37,7 @@ def test_stepping_equals_sequence_pass(inputs: tuple[np.ndarray, ...]) -> None:
     policy = make_policy(0)
     assert isinstance(policy, Policy)
     obs, legal, reset = inputs
-    actor = Actor(NETWORK, RULES.num_moves)
+    actor = Actor(NETWORK, RULES.num_actions)
     _, expected = jax.jit(actor.apply)(
         {"params": policy.params}, policy.init_carry(BATCH), obs, legal, reset
     )
@@ -73,7 +73,7 @@ def test_act_samples_only_with_key(inputs: tuple[np.ndarray, ...]) -> None:
     draws = 4000
     wide = [np.repeat(x[:1], draws, axis=0) for x in (obs, legal, reset)]
     _, sampled = act(policy, policy.init_carry(draws), *wide, jax.random.key(1))
-    counted = np.bincount(np.asarray(sampled), minlength=RULES.num_moves) / draws
+    counted = np.bincount(np.asarray(sampled), minlength=RULES.num_actions) / draws
     odds = np.exp(np.asarray(logits, np.float64)[0])
     # five standard errors
     np.testing.assert_allclose(counted, odds / odds.sum(), atol=5 * 0.5 / np.sqrt(draws))

@@ -16,11 +16,11 @@ from hanabi_rl.agents.structured import features, hint_memory, profile
 from hanabi_rl.agents.structured.card_counts import count_cards
 from hanabi_rl.agents.structured.features import encode_step
 from hanabi_rl.agents.structured.profile_from_games import counts_before, player_counts
-from hanabi_rl.agents.structured.seat_observation import from_observation, from_state
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_observation, from_state
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.nn.structured_network import StructuredConfig
 
@@ -316,7 +316,7 @@ def test_policy_without_profile_is_unchanged(games: Any) -> None:
     width = features.sizes(RULES, "facts").table.shape[1]
     assert both.table.shape[1] > width
     alone = both._replace(table=both.table[:, :width])
-    legal, reset = jnp.ones((GAMES, RULES.num_moves), bool), jnp.zeros(GAMES, bool)
+    legal, reset = jnp.ones((GAMES, RULES.num_actions), bool), jnp.zeros(GAMES, bool)
     answer = jax.jit(type(policy).step_features)
     answers = [answer(policy, (), view, legal, reset)[1] for view in (both, alone)]
     np.testing.assert_array_equal(*answers)

@@ -67,7 +67,7 @@ def clone(
     for k, width in enumerate(lstm):
         weights.lstm(f"{prefix}{CELL}{k}", size, width)
         size = width
-    for width in (*decoder, rules.num_moves):
+    for width in (*decoder, rules.num_actions):
         weights.dense(f"{prefix}Dense_{dense}", size, width)
         dense, size = dense + 1, width
     return weights
@@ -82,7 +82,7 @@ def hdr_ippo(players: int = 2, lstm=(8,)) -> Weights:
 
 def feed_forward(players: int = 2) -> Weights:
     weights, rules = Weights(), Rules(num_players=players)
-    sizes = [(rules.obs_size, 9), (9, 8), (8, rules.num_moves), (9, 7), (7, 1)]
+    sizes = [(rules.obs_size, 9), (9, 8), (8, rules.num_actions), (9, 7), (7, 1)]
     for k, (rows, columns) in enumerate(sizes):
         weights.dense(f"params,Dense_{k}", rows, columns)
     return weights
@@ -180,7 +180,7 @@ def assert_same_logits(policy, row_forward) -> None:
     flag."""
     rules, rng = policy.rules, np.random.default_rng(1)
     obs = (rng.random((TIMESTEPS, ROWS, rules.obs_size)) < 0.3).astype(np.float32)
-    legal = rng.random((TIMESTEPS, ROWS, rules.num_moves)) < 0.7
+    legal = rng.random((TIMESTEPS, ROWS, rules.num_actions)) < 0.7
     reset = np.zeros((TIMESTEPS, ROWS), bool)
     reset[0] = True
     reset[3, ::2] = True  # a new game in the middle for every second row

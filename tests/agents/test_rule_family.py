@@ -9,7 +9,6 @@ import pytest
 from support.compiled import permute_actions, permute_decks, permute_legal
 
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.bots.rule_family import MAX_EPSILON, RANGES, sample_member
 from hanabi_rl.agents.bots.rule_set import first_matching_rule, rule_inputs
@@ -18,6 +17,7 @@ from hanabi_rl.games.hanabi import dynamics as game
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import decode_observation
 from hanabi_rl.learning.partner_population import stack_policies
 
 RULES = Rules()
@@ -47,7 +47,7 @@ def follow(members: Any, decks: jax.Array, forced: jax.Array) -> tuple[jax.Array
         legal = game.legal_actions(RULES, state).reshape(seats, -1)
         ask = jax.vmap(lambda one, mem: one.step(mem, obs, legal, jnp.full(seats, number == 0)))
         memory, logits = ask(members, memory)
-        logits = logits.reshape(-1, num, 2, RULES.num_moves)
+        logits = logits.reshape(-1, num, 2, RULES.num_actions)
         own = jnp.argmax(logits[0, jnp.arange(num), game.current_player(state)], axis=-1)
         action = jnp.where(given >= 0, given, own).astype(jnp.int32)
         return (game.step(RULES, state, action)[0], memory), (logits, action)
@@ -139,7 +139,7 @@ def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
     seen = decode_observation(RULES, observe(RULES, state)[0, 0])
     seen = seen._replace(deck=cards_left, info=jnp.int32(0))
     facts = rule_inputs(RULES, jnp.full(5, RULES.all_cards, jnp.uint32), seen)
-    legal = jnp.ones(RULES.num_moves, bool)
+    legal = jnp.ones(RULES.num_actions, bool)
 
     def weights(member: Any) -> jax.Array:
         return first_matching_rule(RULES, member.ordered_rules(), facts, legal)[0]

@@ -7,12 +7,12 @@ from support import compiled as game
 from support.compiled import observe
 
 from hanabi_rl.agents.bots import rule_set as rule
-from hanabi_rl.agents.bots.obs_view import decode_observation
 from hanabi_rl.agents.bots.registry import make_bot
 from hanabi_rl.agents.bots.rule_set import RuleInputs, first_matching_rule, rule_inputs
 from hanabi_rl.games.hanabi.actions import Move, encode_action
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import decode_observation
 
 RULES = Rules()
 DISCARD, PLAY = (lambda slot: slot), (lambda slot: 5 + slot)

@@ -23,7 +23,7 @@ def played(seed: int, turns: int) -> tuple[PythonGame, np.ndarray, np.ndarray]:
     table = PythonGame(RULES, deck)
     state = game.deal(RULES, jnp.asarray(deck[None], jnp.int32))
     while table.turn < turns and not table.over:
-        legal = [a for a in range(RULES.num_moves) if table.illegal_reason(a) is None]
+        legal = [a for a in range(RULES.num_actions) if table.illegal_reason(a) is None]
         action = int(rng.choice(legal))
         table.apply(action)
         state, _, _ = game.step(RULES, state, jnp.array([action]))
@@ -82,7 +82,7 @@ def test_sampled_risky_play_is_replaced() -> None:
     drawn, held = (
         np.asarray(policy.step(policy.init_carry(many), *rows, keys)[1]) for policy in (plain, safe)
     )
-    risky = np.zeros(RULES.num_moves, bool)
+    risky = np.zeros(RULES.num_actions, bool)
     risky[RULES.hand_size : 2 * RULES.hand_size] = True
     of_risky = risky[drawn.argmax(axis=-1)]
     assert 0 < of_risky.sum() < many
@@ -117,7 +117,7 @@ def test_filtered_certain_play_becomes_uniform() -> None:
 def test_filter_keeps_moves_if_all_risky() -> None:
     """For example with hands of one card: all tokens, no partner to hint, and no discard."""
     table, obs, _ = played(0, turns=0)
-    legal = np.zeros(RULES.num_moves, bool)
+    legal = np.zeros(RULES.num_actions, bool)
     legal[RULES.hand_size : 2 * RULES.hand_size] = True
     safe = load_policy("bot:random?safe=1,1", RULES)
     assert max(counted(table)) < 1

@@ -114,7 +114,7 @@ def test_all_hands_are_enumerated_at_deck_end() -> None:
 
 def habit(kind: str) -> Habit:
     """A policy that almost always makes one type of move."""
-    weights = np.full(TINY.num_moves, -9.0, np.float32)
+    weights = np.full(TINY.num_actions, -9.0, np.float32)
     weights[action_slices(TINY)[kind]] = 0.0
     return Habit(jnp.asarray(weights), TINY)
 
@@ -214,7 +214,7 @@ def test_search_finds_better_move() -> None:
     """On the last move of a game, a known playable card is played although the policy would discard
     it; a larger lambda stays closer to the policy. The others' hands do not matter."""
     slices = action_slices(TINY)
-    logits = np.full(TINY.num_moves, -3.0, np.float32)
+    logits = np.full(TINY.num_actions, -3.0, np.float32)
     logits[slices["discard"]], logits[slices["play"]] = [2.0, 1.0], [0.5, 0.0]
     game = last_move_with_a_known_playable_card()
     seat = game.current_player

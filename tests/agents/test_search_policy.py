@@ -28,10 +28,10 @@ from hanabi_rl.agents.search.config import PRESETS, SearchConfig
 from hanabi_rl.agents.search.history import FeatureSpec, init_history, update_carry
 from hanabi_rl.agents.search.search_policy import SearchPolicy
 from hanabi_rl.agents.search.state_from_view import state_of
-from hanabi_rl.agents.structured.seat_observation import from_observation
 from hanabi_rl.games.hanabi.actions import action_slices
 from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_observation
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.play.decks import evaluation_decks
@@ -83,9 +83,9 @@ def test_reconstructed_state_matches_observation() -> None:
         np.testing.assert_array_equal(np.asarray(legal)[going], true_legal[going])
         for one, other in same:
             np.testing.assert_array_equal(np.asarray(one)[going], np.asarray(other)[going])
-        hints = true_legal & (np.arange(rules.num_moves) >= 2 * rules.hand_size)
+        hints = true_legal & (np.arange(rules.num_actions) >= 2 * rules.hand_size)
         liked = np.where(true_legal, 1.0, 0.0) + 2.0 * hints
-        action = [rng.choice(rules.num_moves, p=p / p.sum()) for p in liked]
+        action = [rng.choice(rules.num_actions, p=p / p.sum()) for p in liked]
         state = step(rules, state, np.array(action))[0]
         since = np.where(np.asarray(state.deck_left) == 0, since + 1, 0)
     assert since.max() > 0
@@ -209,7 +209,7 @@ def test_search_agent_loads_by_name() -> None:
     assert wrapped.policy.policy.temperature == 2
     assert other.identity() == FIRST_HASH
     many = load_policy(f"{agent}?search=fast&max_moves=64")
-    assert many.settings.max_moves == many.rules.num_moves  # all moves
+    assert many.settings.max_moves == many.rules.num_actions  # all moves
     names = [agent, f"{agent}?search=fast", f"{agent}?search=strong"]
     names += [f"{agent}?search=fast&lambda=0.7", f"{agent}?search=fast&partner_model=agent:ippo-2p"]
     assert len({load_policy(name).identity() for name in names}) == len(names)
@@ -244,7 +244,7 @@ def test_search_agent_plays_whole_games(capsys: pytest.CaptureFixture[str]) -> N
     """`play_games` plays a few at a time and reports progress; a policy that never plays a card
     does so with search."""
     decks = evaluation_decks(TINY, 12, 1)
-    weights = np.linspace(0, -0.1, TINY.num_moves, dtype=np.float32)
+    weights = np.linspace(0, -0.1, TINY.num_actions, dtype=np.float32)
     weights[action_slices(TINY)["play"]] -= 1.0
     plain = Habit(jnp.asarray(weights), TINY)
     settings = SearchConfig(num_hands=72, num_rollouts=72, max_moves=9, min_prob=0.0)

@@ -37,8 +37,8 @@ from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.agents.structured import convention_features, features, hint_memory
 from hanabi_rl.agents.structured.card_counts import count_cards
 from hanabi_rl.agents.structured.hint_memory import FEATURE_SETS, Memory, init_memory, next_seat
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.nn.structured_network import FeatureSet, StructuredActor, StructuredConfig
 from hanabi_rl.storage.tensors import read_metadata
@@ -117,7 +117,7 @@ def network(rules: Rules, feature_set: FeatureSet) -> tuple[StructuredActor, Any
     actor = StructuredConfig(feature_set, trunk=(32, 16), head=16).actor()
     shapes = features.sizes(rules, feature_set)
     blank = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
-    legal = np.ones((1, rules.num_moves), bool)
+    legal = np.ones((1, rules.num_actions), bool)
     return actor, jax.jit(actor.init)(jax.random.key(0), blank, legal)
 
 
@@ -206,7 +206,7 @@ def test_hint_values_match_convention_bot() -> None:
             judged = score_hints(rules, board, public, everyone, mine, seen)
             return columns[-1], danger, judged
 
-        return jax.vmap(one, in_axes=-1)(public, sight.seen, table.unseen[0])
+        return jax.vmap(one, in_axes=-1)(public, sight, table.unseen[0])
 
     worth, danger, (place, best, lost) = jax.tree.map(np.asarray, both(states, memory))
     np.testing.assert_array_equal(danger, lost)

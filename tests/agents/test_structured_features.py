@@ -312,7 +312,7 @@ def careful_games(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         table = PythonGame(SMALL, rng.permutation(full_deck(SMALL)))
         played: list[int] = []
         while not table.over:
-            legal = [a for a in range(SMALL.num_moves) if table.illegal_reason(a) is None]
+            legal = [a for a in range(SMALL.num_actions) if table.illegal_reason(a) is None]
             hand = [divmod(table.deck[order], RANKS) for order in table.hands[table.player]]
             good = [HAND + s for s, (c, rank) in enumerate(hand) if table.fireworks[c] == rank]
             safe = [a for a in legal if not HAND <= a < 2 * HAND]

@@ -11,12 +11,12 @@ from support.structured import SMALL
 
 from hanabi_rl.agents.structured import features, hint_memory
 from hanabi_rl.agents.structured.hint_memory import HintSnapshot, init_memory, next_seat
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.data.games import Games
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.games.hanabi.state import State
 
 Note = dict[str, Any]

@@ -40,7 +40,7 @@ def test_widened_params_keep_outputs(
     if narrow[1]:
         profile = features.table[..., sizes(SMALL, wide[0]).table.shape[-1] :]
         less = less._replace(table=np.concatenate([less.table, profile], axis=-1))
-    legal = np.ones((8, SMALL.num_moves), bool)
+    legal = np.ones((8, SMALL.num_actions), bool)
     answer = jax.jit(logits, static_argnums=0)
     np.testing.assert_allclose(
         answer(

@@ -141,7 +141,7 @@ def test_loss_is_cross_entropy_of_human_decisions(learner: Learner, permute_colo
 
     reset = np.zeros(obs.shape[:2], bool)
     carry = NETWORK.initial_carry(rows)
-    _, logits = jax.jit(Actor(NETWORK, TINY.num_moves).apply)(
+    _, logits = jax.jit(Actor(NETWORK, TINY.num_actions).apply)(
         {"params": learner.fresh().params}, carry, obs, legal, reset
     )
     logits = np.asarray(logits, np.float64)
@@ -285,7 +285,7 @@ def test_hidden_own_card_does_not_change_logits(trained: Trained, learner: Learn
         seen = obs.reshape(rows, -1), legal.reshape(rows, -1), jnp.broadcast_to(first, rows)
         carry, logits = policy.step(carry, *seen)
         state, _, done = step(TINY, state, action)
-        return carry, logits.reshape(-1, PLAYERS, TINY.num_moves), state, done
+        return carry, logits.reshape(-1, PLAYERS, TINY.num_actions), state, done
 
     hint = 2 * TINY.hand_size + TINY.num_colors + int(deck[TINY.hand_size]) % TINY.num_ranks
     state, carry = (

@@ -48,7 +48,7 @@ def test_resumed_run_trains_missing_pair(tmp_path: Path) -> None:
         assert partner.score_weight in (0.5, 1.0) and len(partner.event_weights or ()) == len(
             EVENTS
         )
-        assert partner.note == describe(partner.event_weights, partner.score_weight)  # type: ignore[arg-type]
+        assert partner.note == describe(partner.event_weights, partner.score_weight, EVENTS)  # type: ignore[arg-type]
     first, second = (load_policy(p.agent).identity() for p in found.partners)
     assert first != second
 
@@ -215,7 +215,7 @@ def test_reward_text_and_invalid_rewards() -> None:
     weights = [0.0] * len(EVENTS)
     weights[EVENTS.index("hint_color")] = 0.5
     weights[EVENTS.index("play_blind")] = -1.0
-    assert describe(tuple(weights), 0.5) == "0.5 r + 0.5 hint_color - 1 play_blind"
+    assert describe(tuple(weights), 0.5, EVENTS) == "0.5 r + 0.5 hint_color - 1 play_blind"
     with pytest.raises(ValueError, match="--score-weights: expected at least one weight, got none"):
         BehaviourPreferringConfig(score_weights=())
     with pytest.raises(ValueError, match=r"start_states: expected \(\), .* got .'games'"):

@@ -214,7 +214,7 @@ def test_partner_error_rates_share_one_program() -> None:
     np.testing.assert_allclose(group.epsilon, [0.0, 0.25])
     np.testing.assert_allclose(alone.epsilon, [0.0])
 
-    seat = (jnp.ones((1, TINY.obs_size)), jnp.ones((1, TINY.num_moves), bool), jnp.array([True]))
+    seat = (jnp.ones((1, TINY.obs_size)), jnp.ones((1, TINY.num_actions), bool), jnp.array([True]))
     carry = jax.vmap(lambda one: one.init_carry(1))(group)
     _, logits = jax.vmap(lambda one, own: one.step(own, *seat))(group, carry)
     for name, answer in zip(erring[::2], logits, strict=True):

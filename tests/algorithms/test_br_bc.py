@@ -167,8 +167,8 @@ def test_seats_play_their_own_network(played: Played) -> None:
     envs = rollout.reset.shape[1]
     nll = {"learner": [0.0, 0.0], "clone": [0.0, 0.0]}  # under its own network, under the other one
     entropy = {"learner": 0.0, "clone": 0.0}
-    learner_actor = jax.jit(Actor(played.ppo.network, rules.num_moves).apply)
-    clone_actor = jax.jit(Actor(played.clone.network, rules.num_moves).apply)
+    learner_actor = jax.jit(Actor(played.ppo.network, rules.num_actions).apply)
+    clone_actor = jax.jit(Actor(played.clone.network, rules.num_actions).apply)
     see = jax.jit(lambda state, seat: observe_rows(rules, state, seat))
     for seat in range(2):
         obs, legal = see(rollout.state, np.full(envs, seat))
@@ -284,9 +284,10 @@ def test_weights_count_learner_seats_only() -> None:
     held = np.stack([learns[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
     advantage = np.stack([numbers[:, e, s] for e, s in zip(env, seat, strict=True)], axis=1)
     ppo: PPO = make_ppo(game=Rules())
+    at = ppo.view.minibatch_index(env, seat)
     batch = jax.tree.map(
         lambda x: x[0],
-        jax.jit(jax.vmap(lambda e: ppo.batch(e, decision, env, seat), axis_name="devices"))(
+        jax.jit(jax.vmap(lambda e: ppo.batch(e, at, decision), axis_name="devices"))(
             jax.tree.map(lambda x: np.asarray(x)[None], experience)
         ),
     )

@@ -161,7 +161,7 @@ def test_partner_temperature_divides_logits(tmp_path: Path) -> None:
     plain, surer = load_partners([name, f"{name}?temperature=0.25"], TINY_3P)
     rules = plain.rules
     obs = np.random.default_rng(0).random((8, rules.obs_size)) < 0.5
-    seen = (policy.init_carry(8), obs, np.ones((8, rules.num_moves), bool), np.ones(8, bool))
+    seen = (policy.init_carry(8), obs, np.ones((8, rules.num_actions), bool), np.ones(8, bool))
     answers = [np.asarray(ask(agent, *seen)[1]) for agent in (surer, plain)]
     np.testing.assert_allclose(answers[0], 4 * answers[1], rtol=1e-5)
 

@@ -49,7 +49,7 @@ class ColorBlind(flax.struct.PyTreeNode):
         self, carry: Any, obs: jax.Array, legal: jax.Array, reset: jax.Array, key: Any = None
     ) -> Any:
         carry = jnp.where(reset[:, None], 0.0, carry) + 1.0
-        hint = jnp.arange(RULES.num_moves) - 2 * RULES.hand_size
+        hint = jnp.arange(RULES.num_actions) - 2 * RULES.hand_size
         color_hint = (hint >= 0) & (hint < (RULES.num_players - 1) * RULES.num_colors)
         return carry, jnp.where(
             legal, obs @ self.weights + jnp.sin(carry) - 1e6 * color_hint, -1e10
@@ -70,7 +70,7 @@ COLORLESS = (
 
 def color_blind(seed: int) -> ColorBlind:
     part = observation_slices(RULES)
-    weights = np.random.default_rng(seed).normal(size=(RULES.obs_size, RULES.num_moves))
+    weights = np.random.default_rng(seed).normal(size=(RULES.obs_size, RULES.num_actions))
     seen = np.concatenate([np.arange(part[name].start, part[name].stop) for name in COLORLESS])
     weights[np.setdiff1d(np.arange(RULES.obs_size), seen)] = 0
     return ColorBlind(jnp.asarray(weights, jnp.float32))
@@ -92,11 +92,11 @@ def test_color_blind_scores_ignore_permutation() -> None:
 
 def network_policy(seed: int) -> NetworkPolicy:
     params = init_network(
-        Actor(NETWORK, RULES.num_moves),
+        Actor(NETWORK, RULES.num_actions),
         jax.random.key(seed),
         NETWORK,
-        RULES.obs_size,
-        RULES.num_moves,
+        RULES.obs_shape,
+        RULES.num_actions,
     )
     return NetworkPolicy(params=jax.tree.map(lambda x: 4 * x, params), rules=RULES, network=NETWORK)
 
@@ -168,7 +168,7 @@ def test_seats_observe_and_act_in_own_colors(played: Played) -> None:
         )
     )(flat, by_game)
     obs, legal = (np.asarray(x).reshape(steps, envs, 3, -1) for x in (obs, legal))
-    module = Actor(NETWORK, rules.num_moves)
+    module = Actor(NETWORK, rules.num_actions)
     encode_seat = jax.jit(lambda s, p, c: observe_rows(rules, s, p, c))
     apply = jax.jit(module.apply)
     for seat in range(3):

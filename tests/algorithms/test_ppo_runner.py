@@ -345,7 +345,7 @@ def test_selection_uses_run_decks(monkeypatch: pytest.MonkeyPatch) -> None:
     def selfplay(*context: Any, purpose: str) -> Any:
         calls.append((*context, purpose))
         mean, points = SimpleNamespace(mean=1.0), SimpleNamespace(mean=2.0)
-        return SimpleNamespace(summary=SimpleNamespace(mean=mean, points=points))
+        return SimpleNamespace(summary=SimpleNamespace(mean=mean, points_mean=points.mean))
 
     monkeypatch.setattr(ppo_runner, "evaluate_selfplay", selfplay)
     config: Any = SimpleNamespace(eval_games=10, seed=4)

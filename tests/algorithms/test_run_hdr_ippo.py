@@ -244,8 +244,8 @@ def test_clone_sets_custom_card_counts(config: Any, tmp_path: Path) -> None:
         num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2, num_cards_of_rank=(2, 1, 2)
     )
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,), dropout=0.0)
-    actor = Actor(network, rules.num_moves)
-    params = init_network(actor, jax.random.key(0), network, rules.obs_size, rules.num_moves)
+    actor = Actor(network, rules.num_actions)
+    params = init_network(actor, jax.random.key(0), network, rules.obs_shape, rules.num_actions)
     clone = NetworkPolicy(params=params, rules=rules, network=network)
     save_policy(tmp_path / "clone", clone, algorithm="bc", steps=0, score=None)
     folder = tmp_path / "run"

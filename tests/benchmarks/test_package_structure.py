@@ -25,9 +25,15 @@ def test_run_imports_only_its_algorithm():
     assert "hanabi_rl.algorithms.br_bc" not in of_hdr_ippo
 
 
-def test_gradient_call_path_is_below_1000_lines():
-    lines = structure.way(ROOT / "hanabi_rl", structure.WAY)
-    assert lines["learning.ppo:PPO.update"] > 10 and sum(lines.values()) <= 1000
+def test_gradient_call_path_is_short():
+    """Lines with and without docstrings and comments; modules that one passes through."""
+    package = ROOT / "hanabi_rl"
+    lines, code = (structure.way(package, structure.WAY, docs=docs) for docs in (True, False))
+    assert lines["learning.ppo:PPO.update"] > code["learning.ppo:PPO.update"] > 10
+    assert sum(lines.values()) <= 1060 and sum(code.values()) <= 800
+    graph = structure.import_graph(package, when_asked=False)
+    chain = structure.way_chain(graph, "hanabi_rl", structure.WAY)
+    assert chain[0] == "hanabi_rl.launch.script" and len(chain) <= 10
 
 
 def test_call_path_count_matches_its_names(tmp_path):
@@ -37,7 +43,13 @@ def test_call_path_count_matches_its_names(tmp_path):
     (tmp_path / "p" / "m.py").write_text(source)
     found = structure.way(tmp_path / "p", {"m": ("f", "A", "A.g")})
     assert found == {"m:f": 4, "m:A": 5, "m:A.g": 2}
-    for module, name in (("m", "A.h"), ("m", "x"), ("n", "f")):
+    commented = source.replace("pass", '"""Text\n\n        of g."""\n        # none\n        pass')
+    (tmp_path / "p" / "n.py").write_text(commented)
+    names = {"n": ("f", "A", "A.g")}
+    assert structure.way(tmp_path / "p", names) == {"n:f": 4, "n:A": 9, "n:A.g": 6}
+    code = structure.way(tmp_path / "p", names, docs=False)
+    assert code == {"n:f": 4, "n:A": 4, "n:A.g": 2}
+    for module, name in (("m", "A.h"), ("m", "x"), ("gone", "f")):
         with pytest.raises(ValueError, match=f"expected {name} in p.{module}, got none"):
             structure.way(tmp_path / "p", {module: (name,)})
 
@@ -59,7 +71,9 @@ def test_counts_of_small_package(tmp_path, monkeypatch):
         path.write_text(text)
     monkeypatch.setattr(structure, "WAY", {"up.b": ("f",)})
     found = structure.figures(package, ["p.up.a"])
-    assert found["way"] == {"up.b:f": 2} and found["way_lines"] == 2
+    assert found["way"] == {"up.b:f": 2} and found["way_lines"] == found["way_code_lines"] == 2
+    loaded = structure.import_graph(package, when_asked=False)
+    assert structure.way_chain(loaded, "p", ("up.a", "up.b")) == ["p.up.a", "p.up.b"]
     assert found["circles"] == [["p.up.b", "p.up.c"]]
     assert found["subpackage_circles"] == []
     assert found["longest_chain_when_asked"] == ["p.up.a", "p.up.b", "p.down.low"]

@@ -13,7 +13,7 @@ from support.processes import run_python
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
-from hanabi_rl.cli.evaluate import count_lines
+from hanabi_rl.cli.evaluate import rate_line
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 
@@ -109,7 +109,7 @@ def test_evaluate_plays_named_deals(capsys):
 
 @pytest.mark.parametrize(("wall_s", "rate"), [(12.3, "0.41"), (0.5, "10"), (0.002, "2,500")])
 def test_evaluate_rate_is_never_zero(wall_s, rate):
-    assert f"compilation included ({rate} games/s)" in count_lines([3, 0, 2], wall_s)[1]
+    assert f"compilation included ({rate} games/s)" in rate_line(5, wall_s)
 
 
 @pytest.mark.parametrize(
@@ -344,3 +344,23 @@ def test_help_joins_wrapped_lines_of_an_argument(capsys, monkeypatch):
         main(["play", "--help"])
     out = capsys.readouterr().out
     assert "what a partner with memory (agent:adhoc-2p) learned about you in the games in" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evalute", "bot:iggi"], "evalute: expected a command, .*; did you mean evaluate[?]"),
+        (["data", "inf", "x"], "data inf: expected a command, .*; did you mean info[?]"),
+        (["cross_pley"], "did you mean cross-play?"),
+        (["train", "ipo"], "did you mean ippo?"),
+        (["train", "ippo", "--preset", "quik"], "did you mean quick?"),
+        (["zzzzzz"], r"expected a command, .*games \(--debug"),
+    ],
+)
+def test_unknown_command_suggests_a_similar_one(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code == 2
+    assert re.search(message, capsys.readouterr().err)

@@ -13,7 +13,7 @@ from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.cli import main
 from hanabi_rl.evaluation.measure.br_prox import br_prox
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
-from hanabi_rl.evaluation.measure.diversity import diversity
+from hanabi_rl.evaluation.measure.diversity import diversity, normalise
 from hanabi_rl.evaluation.measure.events import event_counts
 from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import (
@@ -26,6 +26,10 @@ from hanabi_rl.evaluation.measure.partner_set import (
     write_partners,
 )
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.overcooked.event_features import response_features
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.overcooked.overcooked import Overcooked
+from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -69,7 +73,7 @@ def test_select_keeps_the_most_diverse_partners(runs, tmp_path, capsys):
     candidates = read_partners(tmp_path / "candidates.json").partners
     policies = {str(runs / name): load_policy(runs / name) for name in ("s0", "s1", "s2", "s3")}
     by_what = measure_pairs(candidates, policies, EvalSetting(16, 3, True), "selection")
-    features = {by: behaviour_features(by_what, by) for by in ("br-div", "p-div")}
+    features = {by: behaviour_features(by_what, by, TINY) for by in ("br-div", "p-div")}
     members = [every.index(partner) for partner in chosen.partners]
     assert diversity(features["p-div"], members) == pytest.approx(chosen.p_div)
     others = [diversity(features["br-div"], [i, j]) for i in range(4) for j in range(i)]
@@ -298,6 +302,39 @@ def test_three_player_team_has_two_partner_copies(tmp_path, capsys):
     assert found_of_agent["all"]["mean"] == pytest.approx(np.mean(entries))
 
 
+def test_overcooked_partners_are_selected_by_own_features(tmp_path, capsys, monkeypatch):
+    """Sampled games; features of `response_features`; a J_BR of 0 at either seat is counted."""
+    monkeypatch.setattr(Overcooked, "min_pair_score", -1.0)  # no policy can play
+    game = Overcooked("forced_coordination", horizon=25)
+    for seed in range(3):
+        policy = network_policy(game, seed)
+        save_policy(tmp_path / f"s{seed}", policy, algorithm="ippo", steps=1, score=None)
+    given = write_pairs(tmp_path / "c.json", tmp_path, [("s0", "s1"), ("s1", "s2"), ("s2", "s0")])
+    out = str(tmp_path / "p.json")
+    main(["partners", "select", given, "--count", "2", "--games", "4", "--out", out])
+    chosen = read_partners(tmp_path / "p.json")
+    assert chosen.sampled and chosen.candidates == 3
+    assert "0 excluded for scores of at most -1" in capsys.readouterr().out
+
+    rows = []
+    for partner in read_partners(tmp_path / "c.json").partners:
+        pair = load_policy(partner.best_response), load_policy(partner.agent)
+        played = evaluate_pair(*pair, 4, purpose="selection")
+        assert [seating[0] for seating in played.seatings] == [0, 1]
+        rows.append(
+            response_features(
+                *(Traces(game.layout, r.starts, r.actions, r.lengths) for r in played.records)
+            )
+        )
+    best = max(diversity(normalise(np.array(rows)), [i, j]) for i in range(3) for j in range(i))
+    assert chosen.br_div == pytest.approx(best) and best > 0
+
+    main(["br-prox", str(tmp_path / "s2"), "--partners", out, "--games", "4", "--json"])
+    record = json.loads(capsys.readouterr().out)
+    of_agent = record["scores"]["methods"]["s2"]["all"]
+    assert record["sampled"] and of_agent["best_response_zero_fraction"] == of_agent["iqm"] == 1.0
+
+
 def test_partners_file_round_trip(tmp_path):
     first = EvalPartner(
         "bot:a", "bot:b", (1.0, 2.0), None, ((1.0,) * 14,) * 2, None, (0.5,) * 14, 1.0
@@ -308,9 +345,12 @@ def test_partners_file_round_trip(tmp_path):
 
 
 def test_failing_pairs_are_excluded():
+    """At most 5% of Hanabi's maximum, or 10 points of Overcooked, mean over seats."""
     partners = [EvalPartner("a", score=(0.0, 2.5)), EvalPartner("b", score=(1.2, 1.3))]
-    assert viable(partners, 25) == []
-    assert viable(partners, 24) == partners
+    assert viable(partners, Rules()) == []
+    assert viable(partners, Rules(num_ranks=4)) == partners
+    partners = [EvalPartner("a", score=(0.0, 20.0)), EvalPartner("b", score=(0.0, 20.5))]
+    assert viable(partners, Overcooked()) == partners[1:]
 
 
 @pytest.mark.parametrize(

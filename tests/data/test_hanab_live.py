@@ -41,7 +41,7 @@ def games(draw: st.DrawFn) -> tuple[Rules, np.ndarray, np.ndarray]:
         if table.over or not table.can_score():
             break
         legal = [
-            action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+            action for action in range(rules.num_actions) if table.illegal_reason(action) is None
         ]
         moves.append(legal[choice % len(legal)])
         table.apply(moves[-1])
@@ -97,7 +97,7 @@ def test_other_starting_player_rotates_seats(start):
     table, moves = PythonGame(rules, deck), []
     while len(moves) < 25 and not table.over:
         legal = [
-            action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+            action for action in range(rules.num_actions) if table.illegal_reason(action) is None
         ]
         moves.append(legal[7 * len(moves) % len(legal)])
         table.apply(moves[-1])

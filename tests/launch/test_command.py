@@ -27,6 +27,7 @@ from hanabi_rl.storage.dataclass_io import to_dict
     [
         ("ippo", "--preset small"),
         ("ippo", "--preset quick --seed 3 --lr 2.5e-4 --no-keep-points --num-players 4"),
+        ("ippo", "--preset small --keep-points --life-cost 0.25 --g1-weight -0.5"),
         ("hdr_ippo", "--preset quick --kl-weight 0.25 --bc.epochs 6 --bc.data a.json 'b c.json'"),
         ("bc", "--preset quick --data games.safetensors --init-from None"),
         ("best_response", "--preset quick --partners bot:iggi 'bot:rules?seed=3' --run-dir x"),

@@ -18,16 +18,18 @@ from hanabi_rl.algorithms.br_bc import BRBCConfig
 from hanabi_rl.algorithms.e3t import E3TConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.algorithms.mappo import MAPPOConfig
 from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.algorithms.ppo_runner import PPORunConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.games.hanabi.dynamics import Rules
+from hanabi_rl.games.registry import GAMES
 from hanabi_rl.launch.cli_args import parse_args
 from hanabi_rl.launch.presets import load_preset, preset_config
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.rewards import GameShaping, HanabiShaping
 from hanabi_rl.nn.networks import NetworkConfig
-from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
@@ -38,6 +40,7 @@ CLASSES: dict[str, Any] = {
     "bc": BCConfig,
     "hdr_ippo": HDRIPPOConfig,
     "ippo": IPPOConfig,
+    "mappo": MAPPOConfig,
     "other_play": IPPOConfig,
     "br_bc": BRBCConfig,
     "best_response": BestResponseConfig,
@@ -164,6 +167,27 @@ def test_config_errors_name_path(data: dict[str, Any], message: str) -> None:
             {"lr_schedule": "cosine"},
             "--lr-schedule: expected one of 'linear', 'constant', got 'cosine'",
         ),
+        (
+            HanabiShaping,
+            {"shaping_anneal_start": 0.5, "shaping_anneal_end": 0.4},
+            "expected 0 <= shaping_anneal_start <= shaping_anneal_end <= 1, got 0.5, 0.4",
+        ),
+        (HanabiShaping, {"life_cost": -1.0}, "--life-cost: expected a number from 0 to .*, got -1"),
+        (
+            OBLConfig,
+            {"shaping": GameShaping()},
+            "--shaping: expected HanabiShaping, got Game",
+        ),
+        (
+            OBLConfig,
+            {"shaping": HanabiShaping(g2_weight=-1.0)},
+            "--g1-weight, --g2-weight, --g3-weight: expected none in off-belief learning",
+        ),
+        (
+            OBLConfig,
+            {"shaping": HanabiShaping(teaming_weight=0.3)},
+            "--teaming-weight: expected none in off-belief learning, .* got 0.3",
+        ),
         (IPPOConfig, {"clip_value": "no"}, "--clip-value: expected True or False, got 'no'"),
         (IPPOConfig, {"gamma": None}, "--gamma: expected a number, got None"),
         (IPPOConfig, {"lr": "0.1"}, "--lr: expected a number, got '0.1'"),
@@ -175,7 +199,7 @@ def test_config_errors_name_path(data: dict[str, Any], message: str) -> None:
             {"num_minibatches": True},
             "--num-minibatches: expected a whole number, got T",
         ),
-        (IPPOConfig, {"game": "x"}, "--game: expected Rules, got 'x'"),
+        (IPPOConfig, {"game": "x"}, "--game: expected Rules or Game, got 'x'"),
         (IPPOConfig, {"preset": 3}, "--preset: expected str or None, got 3"),
         (BCConfig, {"data": ("a", 3)}, r"--data: expected a tuple of str, got \('a', 3\)"),
         (BCConfig, {"data": "a"}, "--data: expected a tuple of str, got 'a'"),
@@ -184,6 +208,31 @@ def test_config_errors_name_path(data: dict[str, Any], message: str) -> None:
 def test_invalid_values_are_rejected(cls: Any, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cls(**fields)
+
+
+def test_flags_of_shaping_follow_its_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def parsed(*args: str) -> IPPOConfig:
+        return parse_args(IPPOConfig, "ippo", CONFIGS, "quick", args)
+
+    changed = parsed("--no-keep-points", "--shaping_anneal_end", "0.5").shaping
+    assert changed == HanabiShaping(life_cost=0.5, shaping_anneal_end=0.5)
+    path = tmp_path / "mine.toml"
+    path.write_text('[game]\nname = "overcooked"\n[shaping]\nkind = "game"\n')
+    config = parsed("--preset", str(path), "--lr", "0.1")
+    assert config.shaping == GameShaping() and from_dict(IPPOConfig, to_dict(config)) == config
+    with pytest.raises(SystemExit):
+        parsed("--preset", str(path), "--life-cost", "1")
+    assert "--life-cost" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parsed("--preset", str(path), "--help")
+    shown = capsys.readouterr().out
+    assert "--lr " in shown and "--kind" not in shown and "--life-cost" not in shown
+    with pytest.raises(ValueError, match=r"^--life-cost: expected a number from 0 to .*, got -1$"):
+        parsed("--life-cost", "-1")
+    with pytest.raises(ValueError, match=r"shaping_anneal_end <= 1, got 0.5, 0.25$"):
+        parsed("--shaping-anneal-start", "0.5", "--shaping-anneal-end", "0.25")
 
 
 @pytest.mark.parametrize("cls", CLASSES.values())
@@ -257,19 +306,23 @@ def test_presets_list_only_commented_differences(algo: str, name: str) -> None:
     assert from_dict(cls, to_dict(config)) == config
     text = (CONFIGS / algo / f"{name}.toml").read_text()
     assert text.startswith("# "), "a preset says why it is as it is"
-    structured = isinstance(getattr(config, "network", None), StructuredConfig)
-    kind = {"network": StructuredConfig()} if structured else {}
+    # the default of the preset's kind of network, shaping and game
+    kinds = {
+        field: type(value)()
+        for field in ("network", "shaping", "game")
+        if type(value := getattr(config, field, None)) is not type(getattr(cls(), field, None))
+    }
     resolved = leaves(to_dict(config))
-    default = leaves(to_dict(dataclasses.replace(cls(), **kind)))
+    default = leaves(to_dict(dataclasses.replace(cls(), **kinds)))
     for field in leaves(tomllib.loads(text)):
         if field == "bc":
             assert config.bc != cls().bc, "bc names the default preset"
         else:
-            chosen = field == "network.kind"
+            chosen = field in ("network.kind", "shaping.kind", "game.name")
             differs = chosen or resolved[field] != default[field]
             assert differs, f"{field} = {resolved[field]} is the default"
     minutes = (
-        name in ("quick-lstm", "hour-lstm", "small", "one-rank")
+        name in ("quick-lstm", "hour-lstm", "small", "one-rank", *GAMES)
         or "structured" in resolved.values()
     )
     if not minutes:

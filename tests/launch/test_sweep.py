@@ -449,7 +449,9 @@ def test_paper_tables_pool_seeds() -> None:
 
     def prediction(correct: float) -> Prediction:
         games = np.ones(50)
-        return Prediction(correct * games, 2 * games, games.astype(int), 4 * games.astype(int))
+        return Prediction(
+            correct * games, 2 * games, games.astype(int), 4 * games.astype(int), games, games
+        )
 
     results = [
         WeightResult(0.13, summary(20.0, 0.25, 7), prediction(0.5), []),

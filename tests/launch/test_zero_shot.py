@@ -264,6 +264,16 @@ def test_learner_seeds_differ_from_population_seeds(
     assert [len(partners[f"{method}/s0"]) for method in ("fcp", "hsp")] == [4, 3]
 
 
+@pytest.mark.parametrize("game", [None, "overcooked:forced_coordination"])
+def test_presets_accept_settings_of_comparison(tmp_path: Path, game: str | None) -> None:
+    config = ZeroShot(out=str(tmp_path), preset="overcooked" if game else "small", game=game)
+    runs = ComparisonRuns(config)
+    for algorithm in ("behaviour_preferring", "best_response", "ippo", "e3t"):
+        base = runs.base(algorithm, 700_000)
+        assert (base.total_steps, base.lr) == (700_000, config.lr)
+        assert getattr(base.game, "kitchen", None) == (game and "forced_coordination")
+
+
 def test_selfplay_runs_must_be_even(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="selfplay_runs: expected an even number from 2, got 3"):
         ZeroShot(out=str(tmp_path), selfplay_runs=3)

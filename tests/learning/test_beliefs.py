@@ -51,7 +51,7 @@ def learner() -> BeliefLearner:
     config = BeliefTraining(
         steps=80 * GAMES * 8, num_envs=GAMES, num_steps=8, num_minibatches=2, lr=3e-3
     )
-    env, view = HanabiEnv(**dataclasses.asdict(TINY)), StructuredView("hint-history")(TINY)
+    env, view = HanabiEnv(**dataclasses.asdict(TINY)), StructuredView(TINY, "hint-history")
     return BeliefLearner(
         config, TINY, "hint-history", Collector(env, view, play_signals, lambda rows: ())
     )

@@ -24,17 +24,21 @@ from hanabi_rl.learning.biased_rewards import (
     sample_biased_rewards,
 )
 from hanabi_rl.learning.pairs import LearnerPair, PerLearner
-from hanabi_rl.learning.rewards import training_reward
+from hanabi_rl.learning.rewards import HanabiShaping, Shaping
 from hanabi_rl.learning.rollout import EpisodeSetup, TrainContext
 
 NOTHING = (0.0,) * len(EVENTS)
-reward_of = jax.jit(training_reward, static_argnums=0)
 events_of = jax.jit(jax.vmap(functools.partial(detect_events, TINY)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def reward_of(shaping: Shaping, *args: Any) -> jax.Array:
+    return shaping.reward(*args)
 
 
 def preference(score_weight: float = 1.0, **weights: float) -> BiasedReward:
     listed = [weights.get(event, 0.0) for event in EVENTS]
-    return BiasedReward(jnp.array(listed, jnp.float32), jnp.float32(score_weight))
+    return BiasedReward(jnp.array(listed, jnp.float32), jnp.float32(score_weight), TINY)
 
 
 def test_weight_space_has_203_points() -> None:
@@ -77,10 +81,10 @@ def test_learner_reward_counts_own_moves_only(small: Any) -> None:
     timesteps, envs = rollout.transition.reward.shape
     learns = np.random.default_rng(0).random((timesteps, envs, 2)) < 0.5
     rollout = rollout.replace(episode=EpisodeSetup(is_learner=learns))
-    action, reward = jax.jit(ppo.current_player_actions)(rollout), rollout.transition.reward
+    action, reward = jax.jit(ppo.joint_actions)(rollout), rollout.transition.reward
     start = np.float32(0)
     wanted = preference(0.5, hint_color=0.5, misplay=-1.0)
-    paid = np.asarray(reward_of(ppo.config, rollout, action, start, wanted))
+    paid = np.asarray(reward_of(HanabiShaping(), rollout, action, start, wanted))
     expected = 0.5 * np.asarray(reward)
     found, player = np.asarray(events_of(rollout.state, action)), np.asarray(rollout.state.player)
     for t in range(timesteps):
@@ -90,25 +94,25 @@ def test_learner_reward_counts_own_moves_only(small: Any) -> None:
                 expected[t, e] -= found[t, e, EVENTS.index("misplay")]
     np.testing.assert_allclose(paid, expected, atol=1e-6)
     everyone = rollout.replace(episode=EpisodeSetup())
-    assert not np.allclose(reward_of(ppo.config, everyone, action, start, wanted), paid)
+    assert not np.allclose(reward_of(HanabiShaping(), everyone, action, start, wanted), paid)
 
 
 def test_team_events_reward_all_moves(small: Any) -> None:
     """The sum of `rewards.py`, term by term: u times all team rewards, plus phi."""
-    config = make_ppo(keep_points=True, life_cost=0.5, teaming_weight=0.3, g2_weight=-0.25).config
+    shaping = HanabiShaping(keep_points=True, life_cost=0.5, teaming_weight=0.3, g2_weight=-0.25)
     ppo = make_ppo()
     rollout = small_rollout(ppo, small)
     no_seat = np.zeros((*rollout.transition.reward.shape, 2), bool)
     rollout = rollout.replace(episode=EpisodeSetup(is_learner=no_seat))
-    move, start = jax.jit(ppo.current_player_actions)(rollout), np.float32(0)
-    team = np.asarray(reward_of(config, rollout, move, start))
+    move, start = jax.jit(ppo.joint_actions)(rollout), np.float32(0)
+    team = np.asarray(reward_of(shaping, rollout, move, start))
     assert np.abs(team - rollout.transition.reward).max() > 0.2
     wanted = preference(0.5, hint_color=0.5)
-    paid = reward_of(config, rollout, move, start, wanted)
+    paid = reward_of(shaping, rollout, move, start, wanted)
     np.testing.assert_allclose(paid, 0.5 * team, atol=1e-6)  # no seat is the learner's
     mine = rollout.replace(episode=EpisodeSetup(is_learner=~no_seat))
     hints = np.asarray(events_of(rollout.state, move))[..., EVENTS.index("hint_color")]
-    paid = reward_of(config, mine, move, start, wanted)
+    paid = reward_of(shaping, mine, move, start, wanted)
     np.testing.assert_allclose(paid, 0.5 * team + 0.5 * hints, atol=1e-6)
 
 

@@ -1,5 +1,7 @@
 """Rewards for G1, G2 and G3: the moves counted by the objective metrics; nothing at weight 0."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.rewards import dominated_moves, event_metrics
+from hanabi_rl.learning.rewards import HanabiShaping, dominated_moves
 
 
 @pytest.mark.parametrize(
@@ -33,23 +35,21 @@ def test_dominance_reward_matches_measures(games):
 
 
 def test_training_reward_weights_dominance_events(small):
-    def reward(ppo):
-        return np.asarray(jax.jit(ppo.reward)(rollout, np.float32(0)))
+    def reward(shaping):
+        return np.asarray(jax.jit(make_ppo(shaping=shaping).reward)(rollout, np.float32(0)))
 
     rollout = small_rollout(make_ppo(), small)
-    weights = {"g1_weight": -0.5, "g2_weight": -1.0, "g3_weight": 0.02}
-    moves_made = jax.jit(make_ppo().current_player_actions)(rollout)
+    weights = HanabiShaping(g1_weight=-0.5, g2_weight=-1.0, g3_weight=0.02)
+    moves_made = jax.jit(make_ppo().joint_actions)(rollout)
     events = np.asarray(jax.jit(jax.vmap(dominated_moves))(rollout.state, moves_made))  # T, 3, N
     assert (events.sum(axis=(0, 2)) > 0).all()  # each type occurred
-    for ppo in (make_ppo(**weights), make_ppo(**weights, teaming_weight=0.3)):
-        before = reward(make_ppo(teaming_weight=ppo.config.teaming_weight))
+    for teaming in (0.0, 0.3):
+        before = reward(HanabiShaping(teaming_weight=teaming))
+        after = reward(dataclasses.replace(weights, teaming_weight=teaming))
         expected = -0.5 * events[:, 0] - events[:, 1] + 0.02 * events[:, 2]
-        np.testing.assert_allclose(reward(ppo) - before, expected, atol=1e-6)
+        np.testing.assert_allclose(after - before, expected, atol=1e-6)
     measured = jax.jit(
-        jax.vmap(
-            lambda _: event_metrics(make_ppo(**weights).config, rollout, moves_made),
-            axis_name=parallel.AXIS,
-        )
+        jax.vmap(lambda _: weights.metrics(rollout, moves_made), axis_name=parallel.AXIS)
     )(np.zeros(1))
     games = np.asarray(rollout.transition.done).sum()
     for name, count in zip(("g1", "g2", "g3"), events.sum(axis=(0, 2)), strict=True):

@@ -73,7 +73,7 @@ def test_partner_is_copy_with_error_rate(
     ((context, partner),) = calls
     assert context is learner
     obs = rng.random((8, TINY.obs_size), np.float32)
-    legal, reset = rng.random((8, TINY.num_moves)) < 0.6, jnp.ones(8, bool)
+    legal, reset = rng.random((8, TINY.num_actions)) < 0.6, jnp.ones(8, bool)
     plain = NetworkPolicy(params=copy["actor"], rules=TINY, network=ppo.network)
 
     @jax.jit

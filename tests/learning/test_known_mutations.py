@@ -24,6 +24,7 @@ from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.cloning_games import color_permutations, game_dataset
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.loader import BatchLoader
 from hanabi_rl.learning.observation_views import ObservationView
 from hanabi_rl.learning.ppo import PPO
@@ -171,7 +172,7 @@ def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]
     """Requested evaluations, which are not played: (type, policies, purpose of their decks)."""
     calls: list[tuple[str, tuple[Any, ...], str]] = []
     score = SimpleNamespace(mean=0.0)
-    summary = SimpleNamespace(mean=score, points=score)
+    summary = SimpleNamespace(mean=score, points=score, points_mean=0.0)
 
     def selfplay(policy: Any, games: int, seed: int = 0, purpose: str = "report") -> Any:
         calls.append(("selfplay", (policy,), purpose))
@@ -299,7 +300,7 @@ def test_reported_kl_is_from_reference(
     games: Games = random_games(TINY_3P, 6, 1)
     rng = np.random.default_rng(0)
     reference, policy = (
-        Fixed(jnp.asarray(rng.normal(size=TINY_3P.num_moves), jnp.float32)) for _ in range(2)
+        Fixed(jnp.asarray(rng.normal(size=TINY_3P.num_actions), jnp.float32)) for _ in range(2)
     )
     lineups: list[tuple[Any, bool]] = []
 
@@ -339,9 +340,7 @@ def test_extreme_ratio_gives_finite_loss() -> None:
     )
 
     def loss(logits: jax.Array) -> Any:
-        return losses.ppo_loss(
-            logits, nothing, batch, clip_eps=0.2, value_coef=0.5, entropy_coef=0.0
-        )
+        return losses.ppo_loss(logits, nothing, batch, PPOConfig(entropy_coef=0.0))
 
     (total, terms), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(logits)
     assert all(np.isfinite(float(x)) for x in [total, *terms.values()])

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.losses import (
     PPOBatch,
     bc_loss,
@@ -19,7 +20,7 @@ from hanabi_rl.learning.losses import (
 ACTIONS, ROWS = 6, 40
 surrogate = jax.jit(jax.value_and_grad(clipped_surrogate))
 value_error = jax.jit(clipped_value_error)
-loss_of = jax.jit(ppo_loss)
+loss_of = jax.jit(ppo_loss, static_argnums=3)
 ILLEGAL = -1e10
 
 
@@ -126,8 +127,8 @@ def test_ppo_loss_matches_numpy() -> None:
     rows = make_rows(1)
     weight = np.where(rows["idle"], 0.0, 1.0) / (~rows["idle"]).sum()
     batch, log_ratio, value = make_batch(rows, weight)
-    coefficients = {"clip_eps": 0.2, "value_coef": 0.7, "entropy_coef": 0.03}
-    loss, terms = loss_of(rows["logits"], value.astype(np.float32), batch, **coefficients)
+    config = PPOConfig(clip_eps=0.2, value_coef=0.7, entropy_coef=0.03)
+    loss, terms = loss_of(rows["logits"], value.astype(np.float32), batch, config)
     ratio, advantage = np.exp(log_ratio), np.asarray(batch.advantage, np.float64)
     surrogate = -np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
     old, target = np.asarray(batch.value, np.float64), np.asarray(batch.target, np.float64)
@@ -163,14 +164,8 @@ def test_idle_turns_contribute_zero() -> None:
     )
 
     def actor_terms(logits: jax.Array) -> tuple[jax.Array, Any]:
-        loss, terms = ppo_loss(
-            logits,
-            jnp.asarray(value, jnp.float32),
-            batch,
-            clip_eps=0.2,
-            value_coef=0.0,
-            entropy_coef=1.0,
-        )
+        config = PPOConfig(value_coef=0.0, entropy_coef=1.0)
+        loss, terms = ppo_loss(logits, jnp.asarray(value, jnp.float32), batch, config)
         return loss + jnp.sum(kl_to_reference(rows["reference"], logits)), terms
 
     gradient, _ = jax.jit(jax.grad(actor_terms, has_aux=True))(jnp.asarray(rows["logits"]))
@@ -182,14 +177,8 @@ def test_idle_turns_contribute_zero() -> None:
         np.asarray(jax.jit(kl_to_reference)(rows["reference"], rows["logits"]))[idle], 0
     )
     only_idle = batch.replace(actor_weight=np.where(idle, 1.0, 0.0).astype(np.float32))
-    _, terms = loss_of(
-        jnp.asarray(rows["logits"]),
-        batch.value,
-        only_idle,
-        clip_eps=0.2,
-        value_coef=0.5,
-        entropy_coef=1.0,
-    )
+    config = PPOConfig(entropy_coef=1.0)
+    _, terms = loss_of(jnp.asarray(rows["logits"]), batch.value, only_idle, config)
     assert (
         float(terms["entropy"]) == float(terms["approx_kl"]) == float(terms["clip_fraction"]) == 0.0
     )

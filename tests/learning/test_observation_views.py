@@ -1,6 +1,7 @@
 """Network inputs of a rollout: the current player's row, several partners, and privileged
 critics."""
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -58,7 +59,9 @@ class OfAnotherClass(Linear):
 
 def linear(seed: int) -> Linear:
     rng = np.random.default_rng(seed)
-    return Linear(jnp.asarray(3 * rng.normal(size=(RULES.obs_size, RULES.num_moves)), jnp.float32))
+    return Linear(
+        jnp.asarray(3 * rng.normal(size=(RULES.obs_size, RULES.num_actions)), jnp.float32)
+    )
 
 
 def first_seat_learns(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
@@ -144,7 +147,7 @@ def test_environments_have_separate_partners(played: Played) -> None:
 
 
 def test_equal_structures_form_one_group() -> None:
-    other = Linear(jnp.zeros((RULES.obs_size + 1, RULES.num_moves)))
+    other = Linear(jnp.zeros((RULES.obs_size + 1, RULES.num_actions)))
     partners = stack_policies([linear(0), other, linear(1)])
     assert partners.stack_sizes == (2, 1) and partners.size == 3
     weights = [group.weights for group in partners.stacks]
@@ -247,9 +250,8 @@ def test_timestep_minibatch_matches_collection(current_player_view: Played) -> N
     )(whole)
     assert float(metrics["max_log_ratio"][0]) < 1e-4
     decision = np.ones((1, 40), bool)
-    batch = jax.jit(jax.vmap(lambda e: ppo.batch(e, decision, env, time), axis_name=parallel.AXIS))(
-        whole
-    )
+    at = ppo.view.minibatch_index(env, time)
+    batch = jax.jit(jax.vmap(lambda e: ppo.batch(e, at, decision), axis_name=parallel.AXIS))(whole)
     held = (np.asarray(current_player(rollout.state))[time, env] == 0).astype(np.float32)
     np.testing.assert_allclose(batch.actor_weight[0, 0], held / held.sum(), rtol=1e-6)
     np.testing.assert_array_equal(batch.action[0, 0], rollout.action[time, env, 0])
@@ -266,23 +268,32 @@ class TinyActorCritic(nn.Module):
     @nn.compact
     def __call__(self, carry: Any, inputs: Any, legal: Any, reset: Any) -> Any:
         x = nn.relu(nn.Dense(16)(inputs["obs"]) + nn.Dense(16)(inputs["moves"][..., None]))
-        actor = nn.Dense(RULES.num_moves, name="actor")(x)
+        actor = nn.Dense(RULES.num_actions, name="actor")(x)
         return carry, jnp.where(legal, actor, -1e10), nn.Dense(1, name="critic")(x)[..., 0]
 
 
-def count_moves(rules: Any, memory: Any, state: Any, reset: Any, colors: Any) -> Any:
+@dataclasses.dataclass(frozen=True)
+class TinyNetworkPPO(PPO):
+    @property
+    def module(self) -> TinyActorCritic:
+        return TinyActorCritic()
+
+
+class MoveCountView(CurrentPlayerView):
     """Memory per environment: moves since the start of the game."""
-    memory = jnp.where(reset, 0, memory) + 1
-    obs = observe(rules, state)[jnp.arange(len(reset)), current_player(state)]
-    return memory, {"obs": obs.astype(jnp.bfloat16), "moves": memory.astype(jnp.float32)}
+
+    def memory(self, num_envs: int) -> Any:
+        return jnp.zeros(num_envs, jnp.int32)
+
+    def read(self, memory: Any, state: Any, reset: Any, colors: Any) -> Any:
+        memory = jnp.where(reset, 0, memory) + 1
+        obs = observe(self.rules, state)[jnp.arange(len(reset)), current_player(state)]
+        return memory, {"obs": obs.astype(jnp.bfloat16), "moves": memory.astype(jnp.float32)}
 
 
 @pytest.mark.slow
 def test_view_with_memory_trains_own_network() -> None:
-    view = lambda rules: CurrentPlayerView(  # noqa: E731
-        rules, count_moves, lambda rules, envs: jnp.zeros(envs, jnp.int32)
-    )
-    ppo = PPO(CONFIG, NETWORK, make_view=view, make_module=lambda *_: TinyActorCritic())
+    ppo = TinyNetworkPPO(CONFIG, NETWORK, make_view=MoveCountView)
     learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     rollout = jax.jit(
         lambda p, a: ppo.collector.collect(p, a, EMPTY_CONTEXT, jax.random.key(2), 30)[1]

@@ -22,6 +22,7 @@ from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, belief_log
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel, lambda_return
 from hanabi_rl.learning.ppo import Experience, LearnerState
+from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
@@ -29,7 +30,7 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 STEPS, KEYS, GAMMA, LIFE_COST = 10, 150, 0.9, 0.5
 CONFIG = PPOConfig(
     game=TINY, num_envs=8, num_steps=STEPS, total_steps=8 * STEPS, num_minibatches=1, gamma=GAMMA,
-    keep_points=True, life_cost=LIFE_COST, precision="float32",
+    shaping=HanabiShaping(keep_points=True, life_cost=LIFE_COST), precision="float32",
 )  # fmt: skip
 NETWORK = StructuredConfig("hint-history", trunk=(8,), head=4, card=(), critic=(8,))
 ROWS = 36 * 36  # maximum number of hands and draws of a decision
@@ -195,7 +196,7 @@ def expected_return(
     total = shaped(many, following, reward)
     started = np.zeros(ROWS, bool)
     returns, chances, _ = look(played.ppo, played.learner.params, returns, following, started)
-    for answer in range(TINY.num_moves):
+    for answer in range(TINY.num_actions):
         after, reward, over = step(TINY, following, np.full(ROWS, answer))
         _, _, value = look(played.ppo, played.learner.params, returns, after, started)
         worth = shaped(following, after, reward) + GAMMA * np.where(over, 0.0, value)

@@ -127,7 +127,11 @@ def test_weights_are_defined_on_global_minibatch() -> None:
         reference_logits=None,
     )
     experience = Experience(rollout=rollout, advantage=numbers(), target=numbers(), carry=None)
-    batch = jax.jit(jax.vmap(ppo.batch, axis_name=parallel.AXIS))(experience, decision, env, seat)
+
+    def on_device(experience: Experience, decision: Any, env: Any, seat: Any) -> losses.PPOBatch:
+        return ppo.batch(experience, ppo.view.minibatch_index(env, seat), decision)
+
+    batch = jax.jit(jax.vmap(on_device, axis_name=parallel.AXIS))(experience, decision, env, seat)
 
     total = devices * steps * rows
     np.testing.assert_allclose(batch.actor_weight, decision / total, rtol=1e-6)
@@ -171,9 +175,7 @@ def test_custom_term_weight_matches_tutorial() -> None:
     x = rng.random((2, 3)).astype(np.float32)
 
     def on_device(logits: Any, batch: Any, x: Any) -> Any:
-        ippo, _ = losses.ppo_loss(
-            logits, batch.value, batch, clip_eps=0.2, value_coef=0.5, entropy_coef=0.01
-        )
+        ippo, _ = losses.ppo_loss(logits, batch.value, batch, PPOConfig(entropy_coef=0.01))
         total = ippo + 3.0 * jnp.sum(batch.actor_weight * x)
         return parallel.psum((total, jnp.sum(batch.decision_weight * x)))
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from support.small_ppo import make_ppo, small_rollout
 
-from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.returns import TD_ERRORS, ah2ac2_td_error, gae, semi_mdp_values
-from hanabi_rl.learning.rewards import shaped_score_reward, true_score_weight
+from hanabi_rl.learning.rewards import HanabiShaping, true_score_weight
 
 # games that end in the middle, next to each other, at the first and last timestep; one never ends
 DONES = [(3,), (0, 4, 5), (9,), ()]
@@ -137,11 +136,11 @@ def test_training_reward_by_hand() -> None:
     """One point, a lost life, a point, the last life after 2 points, then a new game's point."""
     reward = np.float32([1.0, 0.0, 1.0, -2.0, 1.0])
     before, after = np.array([2, 2, 1, 1, 2]), np.array([2, 1, 1, 0, 2])
-    shape = jax.jit(shaped_score_reward, static_argnums=0)
+    shape = jax.jit(HanabiShaping.score_reward, static_argnums=0)
 
     def trained_on(keep: bool, cost: float, fraction: float) -> list[float]:
-        config = PPOConfig(keep_points=keep, life_cost=cost)  # the training fraction
-        got = shape(config, reward, before, after, np.float32(fraction))
+        shaping = HanabiShaping(keep_points=keep, life_cost=cost)
+        got = shape(shaping, reward, before, after, np.float32(fraction))
         return list(np.asarray(got))
 
     assert trained_on(False, 0.0, 0.0) == [1, 0, 1, -2, 1]
@@ -152,13 +151,27 @@ def test_training_reward_by_hand() -> None:
     assert trained_on(True, 0.5, 1.0) == [1, 0, 1, -2, 1]
 
 
+def test_kept_points_and_life_cost_apply_alone(small: Any) -> None:
+    rollout = small_rollout(make_ppo(), small)
+    reward, lives = rollout.transition.reward, rollout.transition.lives.astype(int)
+    lost = rollout.state.life_tokens.astype(int) - lives
+    bombed = (lost > 0) & (lives == 0)
+    assert (lost > 0).sum() > bombed.sum() > 0 > reward[bombed].min()
+    for shaping, expected in (
+        (HanabiShaping(keep_points=True), np.where(bombed, 0.0, reward)),
+        (HanabiShaping(life_cost=0.5), reward - 0.5 * lost),
+    ):
+        paid = make_ppo(shaping=shaping).reward(rollout, jnp.float32(0))
+        np.testing.assert_allclose(paid, expected, atol=1e-6)
+
+
 def test_longer_resumed_run_keeps_reward_schedule(small: Any) -> None:
     """Resumed with more steps, it has reached the true score where it first ended."""
-    fields = {"keep_points": True, "life_cost": 1.0}
-    ppo = make_ppo(**fields)
+    shaping = HanabiShaping(keep_points=True, life_cost=1.0)
+    ppo = make_ppo(shaping=shaping)
     rollout, config = small_rollout(ppo, small), ppo.config
     end = jnp.float32(config.total_steps)
-    longer = make_ppo(**fields, total_steps=2 * config.total_steps)
+    longer = make_ppo(shaping=shaping, total_steps=2 * config.total_steps)
     half = longer.reward(rollout, end) - rollout.transition.reward
     assert jnp.abs(half).max() > 0.4
     fraction_kept = dataclasses.replace(longer, schedule_updates=config.num_updates)

@@ -23,7 +23,7 @@ ENV = HanabiEnv(
 )
 RULES = ENV.rules
 NETWORK = NetworkConfig(embedding=(12,), lstm=(8, 8), decoder=(12,), critic=(12,), dropout=0.5)
-MODULE = ActorCritic(NETWORK, RULES.num_moves)
+MODULE = ActorCritic(NETWORK, RULES.num_actions)
 NUM_ENVS, STEPS, PLAYERS = 5, 15, RULES.num_players
 
 
@@ -50,9 +50,9 @@ def collected() -> Collected:
     params, own = (
         jax.tree.map(
             lambda x: 3 * x,
-            init_network(module, jax.random.key(seed), NETWORK, RULES.obs_size, RULES.num_moves),
+            init_network(module, jax.random.key(seed), NETWORK, RULES.obs_shape, RULES.num_actions),
         )
-        for seed, module in enumerate((MODULE, Actor(NETWORK, RULES.num_moves)))
+        for seed, module in enumerate((MODULE, Actor(NETWORK, RULES.num_actions)))
     )
     reference = NetworkPolicy(params=own, rules=RULES, network=NETWORK)
     begin = jax.jit(lambda key: COLLECTOR.init(key, NUM_ENVS, TrainContext(reference=reference)))
@@ -162,7 +162,7 @@ def test_reference_has_own_carry(collected: Collected) -> None:
     """Known fault of published trainers: the clone's logits are computed from the learner's carry,
     or from a stale one."""
     rollout = whole(collected)
-    (logits,) = unrolled(Actor(NETWORK, RULES.num_moves), collected.reference.params, rollout)
+    (logits,) = unrolled(Actor(NETWORK, RULES.num_actions), collected.reference.params, rollout)
     np.testing.assert_allclose(rollout.reference_logits, logits, rtol=1e-4, atol=1e-3)
     for own, learners in zip(
         jax.tree.leaves(collected.actors[1].reference_carry),
@@ -175,10 +175,10 @@ def test_reference_has_own_carry(collected: Collected) -> None:
 def test_rollout_is_smaller_than_observations() -> None:
     env, network = HanabiEnv(), NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,), critic=(8,))
     rules: Rules = env.rules
-    module = ActorCritic(network, rules.num_moves)
+    module = ActorCritic(network, rules.num_actions)
 
     def shapes(key: jax.Array) -> Rollout:
-        params = init_params(module, key, network, rules.obs_size, rules.num_moves)
+        params = init_params(module, key, network, rules.obs_shape, rules.num_actions)
         reference = NetworkPolicy(params=params["actor"], rules=rules, network=network)
         forward = lambda params, *inputs: module.apply({"params": params}, *inputs)  # noqa: E731
         carry = lambda rows: network.initial_carry(rows)  # noqa: E731

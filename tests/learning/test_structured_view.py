@@ -26,6 +26,7 @@ from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.partner_population import init_carry
 from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, TrainContext
 from hanabi_rl.nn.structured_network import StructuredConfig
 
@@ -43,8 +44,7 @@ CONFIG = PPOConfig(
     entropy_coef=0.01,
     precision="float32",
     clip_value=False,
-    keep_points=True,
-    life_cost=0.5,
+    shaping=HanabiShaping(keep_points=True, life_cost=0.5),
     privileged_critic=True,
 )
 
@@ -189,10 +189,8 @@ def test_value_clipping_can_be_disabled() -> None:
 
     @functools.partial(jax.jit, static_argnums=0)
     def loss(clip: bool) -> jax.Array:
-        return losses.ppo_loss(
-            jnp.zeros((1, 1)), 3 * one, batch,
-            clip_eps=0.2, value_coef=1.0, entropy_coef=0.0, clip_value=clip,
-        )[0]  # fmt: skip
+        config = PPOConfig(value_coef=1.0, entropy_coef=0.0, clip_value=clip)
+        return losses.ppo_loss(jnp.zeros((1, 1)), 3 * one, batch, config)[0]
 
     found = [loss(clip) for clip in (False, True)]
     np.testing.assert_allclose(found, [2.0, 3.8**2 / 2], rtol=1e-6)

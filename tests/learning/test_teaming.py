@@ -1,5 +1,7 @@
 """Teaming reward: equal to the links of recorded games; nothing at weight 0."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +22,7 @@ from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.rewards import event_metrics, team_events, teaming_reward
+from hanabi_rl.learning.rewards import HanabiShaping, teaming_reward
 
 
 def paid(games):
@@ -74,23 +76,23 @@ def test_training_reward_weights_teaming(small):
     rollout = small_rollout(ppo, small)
     steps = jnp.float32(0)
     assert ppo.reward(rollout, steps) is rollout.transition.reward  # the same update as without
-    shaped = {"keep_points": True, "life_cost": 0.5}
-    of_teaming = make_ppo(teaming_weight=0.3)
-    others = make_ppo(**shaped, teaming_weight=0.3), make_ppo(**shaped)
+    shaped = HanabiShaping(keep_points=True, life_cost=0.5)
+    teaming = HanabiShaping(teaming_weight=0.3)
+    both = dataclasses.replace(shaped, teaming_weight=0.3)
 
     def read(rollout):
-        moves = ppo.current_player_actions(rollout)
-        assert event_metrics(ppo.config, rollout, moves) == {}
-        rewards = [each.reward(rollout, steps) for each in (of_teaming, *others)]
-        measured = event_metrics(of_teaming.config, rollout, moves)["teaming"]
-        return team_events(of_teaming.config, rollout, moves)["teaming"], rewards, measured
+        moves = ppo.joint_actions(rollout)
+        assert ppo.config.shaping.metrics(rollout, moves) == {}
+        rewards = [make_ppo(shaping=x).reward(rollout, steps) for x in (teaming, both, shaped)]
+        measured = make_ppo(shaping=teaming).rollout_metrics(rollout)["teaming"]
+        return teaming.team_events(rollout, moves)["teaming"], rewards, measured
 
     # the count is the sum over devices: here, one
     of_one = jax.jit(jax.vmap(read, axis_name=parallel.AXIS))
     found = of_one(jax.tree.map(lambda x: x[None], rollout))
-    teaming, (paid, more, less), measured = jax.tree.map(lambda x: np.asarray(x)[0], found)
-    assert teaming.shape == rollout.transition.reward.shape and 0 < teaming.sum() < teaming.size
-    np.testing.assert_allclose(paid - rollout.transition.reward, 0.3 * teaming, atol=1e-6)
-    np.testing.assert_allclose(more - less, 0.3 * teaming, atol=1e-6)
+    links, (paid, more, less), measured = jax.tree.map(lambda x: np.asarray(x)[0], found)
+    assert links.shape == rollout.transition.reward.shape and 0 < links.sum() < links.size
+    np.testing.assert_allclose(paid - rollout.transition.reward, 0.3 * links, atol=1e-6)
+    np.testing.assert_allclose(more - less, 0.3 * links, atol=1e-6)
     games = np.asarray(rollout.transition.done).sum()
-    assert measured == pytest.approx(teaming.sum() / games)
+    assert measured == pytest.approx(links.sum() / games)

@@ -33,7 +33,7 @@ def trajectory(games):
 def test_moves_masks_and_decisions(games, trajectory):
     length = games.actions.shape[1]
     assert trajectory.action.shape == (length, GAMES, 3)
-    assert trajectory.legal.shape == (length, GAMES, 3, RULES.num_moves)
+    assert trajectory.legal.shape == (length, GAMES, 3, RULES.num_actions)
     assert trajectory.action.dtype == np.int32
     for game in range(GAMES):
         for turn in range(length):

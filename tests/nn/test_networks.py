@@ -50,7 +50,9 @@ def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
 @pytest.fixture(scope="module")
 def actor_critic() -> tuple[ActorCritic, Any]:
     module = ActorCritic(CONFIG, ACTIONS)
-    params = jax.jit(lambda key: init_params(module, key, CONFIG, OBS, ACTIONS))(jax.random.key(0))
+    params = jax.jit(lambda key: init_params(module, key, CONFIG, (OBS,), ACTIONS))(
+        jax.random.key(0)
+    )
     return module, params
 
 
@@ -245,7 +247,7 @@ def test_critic_params_are_separate_from_actor(actor_critic: tuple[Any, Any]) ->
     assert set(params) == {"actor", "critic"}
     actor = Actor(CONFIG, ACTIONS)
     alone = jax.eval_shape(
-        lambda key: init_params(actor, key, CONFIG, OBS, ACTIONS), jax.random.key(0)
+        lambda key: init_params(actor, key, CONFIG, (OBS,), ACTIONS), jax.random.key(0)
     )
     shapes = jax.tree.map(lambda x: (x.shape, x.dtype), params["actor"])
     assert shapes == jax.tree.map(lambda x: (x.shape, x.dtype), alone)
@@ -300,7 +302,9 @@ def test_feed_forward_network_matches_numpy() -> None:
     config = dataclasses.replace(FEED_FORWARD, embedding=(6,), decoder=(5,), critic=(4,))
     module, inputs = ActorCritic(config, ACTIONS), sequence()
     assert config.kind == "feed_forward" and config.initial_carry(BATCH) == ()
-    params = jax.jit(lambda key: init_params(module, key, config, OBS, ACTIONS))(jax.random.key(1))
+    params = jax.jit(lambda key: init_params(module, key, config, (OBS,), ACTIONS))(
+        jax.random.key(1)
+    )
     params = jax.tree.map(lambda x: x + 0.1, params)  # biases start at zero
     carry, logits, value = jax.jit(module.apply)({"params": params}, (), **inputs)
 
@@ -344,7 +348,22 @@ def test_layer_widths_may_be_empty_or_lists() -> None:
     assert config == NetworkConfig(embedding=(), lstm=(3,), decoder=(), critic=()) and hash(config)
     module = ActorCritic(config, ACTIONS)
     params = jax.eval_shape(
-        lambda key: init_params(module, key, config, OBS, ACTIONS), jax.random.key(0)
+        lambda key: init_params(module, key, config, (OBS,), ACTIONS), jax.random.key(0)
     )
     assert set(params["actor"]) == {"lstm_0", "logits"}
     assert params["critic"]["Dense_0"]["kernel"].shape == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("activation", "expected"), [("tanh", np.tanh), ("relu", lambda x: np.maximum(x, 0))]
+)
+def test_activation_of_the_actor(activation: Any, expected: Any) -> None:
+    config = NetworkConfig((6,), (), (4,), (), activation, layer_norm=False, dropout=0.0)
+    actor, data = Actor(config, ACTIONS), sequence()
+    legal = jnp.ones_like(data["legal"])
+    params: Any = init_params(actor, jax.random.key(0), config, (OBS,), ACTIONS)
+    _, logits = actor.apply({"params": params}, (), data["obs"], legal, data["reset"])
+    x = np.asarray(data["obs"])
+    for name in ("embedding_0", "decoder_0"):
+        x = expected(x @ params[name]["kernel"] + params[name]["bias"])
+    np.testing.assert_allclose(logits, x @ params["logits"]["kernel"], rtol=1e-4, atol=1e-5)

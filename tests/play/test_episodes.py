@@ -208,7 +208,7 @@ class Gambler:
 
     def step(self, carry, obs, legal, reset, key=None):
         action = jax.vmap(lambda k: jax.random.bits(k) % 2)(key) + self.rules.hand_size
-        return carry, jnp.where(legal, 5.0 * jax.nn.one_hot(action, self.rules.num_moves), -1e10)
+        return carry, jnp.where(legal, 5.0 * jax.nn.one_hot(action, self.rules.num_actions), -1e10)
 
 
 def test_policy_keys_depend_on_seed_game_turn_seat():
@@ -327,7 +327,7 @@ def test_sampled_actions_follow_policy_probabilities():
         np.asarray(see(rules, state))[:, 0] for see in (compiled.observe, compiled.legal_actions)
     )
     _, logits = compiled.ask(policy, policy.init_carry(1), *seen, np.array([True]))
-    counts = np.bincount(records.actions[:, 0], minlength=rules.num_moves)
+    counts = np.bincount(records.actions[:, 0], minlength=rules.num_actions)
     np.testing.assert_allclose(counts / 1600, softmax(logits[0]), atol=0.04)
 
 

@@ -41,7 +41,7 @@ def noop_before_num_actions(t: Tensors, game: int, rng: np.random.Generator) -> 
 
 def action_out_of_range(t: Tensors, game: int, rng: np.random.Generator) -> int:
     turn = int(rng.integers(t["actions"].shape[1]))
-    invalid = [-1, RULES.num_moves, 99, 2**31 - 1]
+    invalid = [-1, RULES.num_actions, 99, 2**31 - 1]
     t["actions"][game, turn, current_player(turn)] = rng.choice(invalid)
     return turn
 

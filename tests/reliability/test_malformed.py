@@ -166,7 +166,11 @@ def test_mutated_policies_are_read_or_refused(
     small = Rules(num_colors=2, num_ranks=2, hand_size=2)
     network = NetworkConfig(embedding=(4,), lstm=(), decoder=(4,), critic=(4,))
     params = init_network(
-        Actor(network, small.num_moves), jax.random.key(0), network, small.obs_size, small.num_moves
+        Actor(network, small.num_actions),
+        jax.random.key(0),
+        network,
+        small.obs_shape,
+        small.num_actions,
     )
     policy = NetworkPolicy(params=params, rules=small, network=network)
     save_policy(folder, policy, algorithm="bc", steps=0, score=None)

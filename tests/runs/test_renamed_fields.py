@@ -11,10 +11,12 @@ from hanabi_rl.agents.policy_folder import run_config
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.cli_args import parse_args
 from hanabi_rl.launch.presets import configs_folder, preset_config
+from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 from hanabi_rl.storage.renamed_fields import (
+    MOVED,
     RENAMED,
     RENAMED_VALUES,
     current_name,
@@ -33,6 +35,8 @@ def field_names(cls: Any) -> set[str]:
 
 
 def with_old_names(config: dict[str, Any]) -> dict[str, Any]:
+    config = config | config.get("shaping", {})
+    config = {name: value for name, value in config.items() if name != "shaping"}
     old = {new: name for name, new in RENAMED.items()}
     old_values = {name: {b: a for a, b in of.items()} for name, of in RENAMED_VALUES.items()}
     return {
@@ -49,6 +53,11 @@ def test_old_names_are_not_current_fields() -> None:
     """A reused old name would be renamed in configs that mean the new field."""
     for algorithm in ALGORITHMS.values():
         assert not field_names(algorithm.config) & RENAMED.keys()
+        assert not {field.name for field in dataclasses.fields(algorithm.config)} & MOVED.keys()
+
+
+def test_shaping_fields_moved() -> None:
+    assert list(MOVED) == [field.name for field in dataclasses.fields(HanabiShaping)]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +69,7 @@ def test_config_with_old_names_loads(algorithm: str, preset: str, tmp_path: Path
     write_config(tmp_path, to_dict(config), algorithm=algorithm, seed=0)
     record = json.loads((tmp_path / "config.json").read_text())
     old = with_old_names(record["config"])
-    assert old != record["config"] and "difference" in old
+    assert old.keys() >= {"difference", "keep_points", "shaped_until"} and "shaping" not in old
     (tmp_path / "config.json").write_text(json.dumps(record | {"config": old}))
     assert saved_config(type(config), tmp_path, algorithm=algorithm) == config
     assert run_config(tmp_path) == (algorithm, to_dict(config))
@@ -121,6 +130,22 @@ def test_old_preset_field_error_names_new_field() -> None:
     config = ALGORITHMS["best_response"].config
     with pytest.raises(ValueError, match="unknown field 'rematch'; expected its new name rematch_"):
         from_dict(config, {"rematch": 0.5}, where="my.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "new"), [("life_cost", "life_cost"), ("shaped_until", "shaping_anneal_start")]
+)
+def test_moved_preset_field_error_names_new_table(name: str, new: str) -> None:
+    message = f"^my.toml: unknown field '{name}'; expected {new} in the table shaping "
+    with pytest.raises(ValueError, match=rf"{message}\(shaping\.{new}\)$"):
+        from_dict(ALGORITHMS["ippo"].config, {name: 0.5}, where="my.toml")
+
+
+def test_saved_shaping_of_older_run() -> None:
+    old = {"lr": 0.1, "keep_points": True, "life_cost": 1.0, "true_score_from": 0.6}
+    shaping = {"keep_points": True, "life_cost": 1.0, "shaping_anneal_end": 0.6}
+    new = {"lr": 0.1, "shaping": shaping}
+    assert with_new_names(old) == new == with_new_names(new)
 
 
 def test_old_preset_value_error_names_new_value() -> None:

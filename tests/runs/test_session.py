@@ -157,7 +157,7 @@ def test_seeds_run_with_summary_table(
 def test_one_seed_prints_no_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_seeds(installed(monkeypatch, lambda config: {"score": config.seed}), BCConfig(seed=5))
+    run_seeds(installed(monkeypatch, lambda config: {"score": config.seed}), BCConfig(seeds=(5,)))
     assert capsys.readouterr().out == ""
 
 

@@ -41,7 +41,8 @@ def numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, type, Callable
         name, value = field.name, getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             if not isinstance(value, SAY_THEMSELVES):
-                for flag, kind, inner in numbers(value, f"{prefix}{name}."):
+                own = "" if name == "shaping" else f"{name}."  # its flags have no prefix
+                for flag, kind, inner in numbers(value, f"{prefix}{own}"):
                     yield (
                         flag,
                         kind,

@@ -12,6 +12,7 @@ SELFPLAY: dict[str, dict[int, float]] = {
     "value": {2: 19.79, 3: 19.43, 4: 19.39, 5: 17.76},
     "holmes": {2: 20.75, 3: 20.86, 4: 20.46, 5: 18.40},
     "smart": {2: 23.09, 3: 23.30, 4: 22.44, 5: 20.69},
+    "info": {2: 20.00, 3: 24.26, 4: 24.86, 5: 24.89},
     "internal": {2: 9.963},
 }
-"""The first four from `ODWYER`, the last from `CANAAN`."""
+"""The first five from `ODWYER`, the last from `CANAAN`."""

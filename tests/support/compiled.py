@@ -69,9 +69,11 @@ def init_params(rules: Rules, network: Any, key: jax.Array) -> Any:
     return sample_params(params_template(rules, network), key)
 
 
-def init_network(module: Any, key: jax.Array, config: Any, obs_size: int, num_actions: int) -> Any:
+def init_network(
+    module: Any, key: jax.Array, config: Any, obs_shape: tuple[int, ...], num_actions: int
+) -> Any:
     """Replaces `nn.networks.init_params` where any parameters suffice."""
-    return sample_params(_shapes(module, config, obs_size, num_actions), key)
+    return sample_params(_shapes(module, config, obs_shape, num_actions), key)
 
 
 @functools.cache

@@ -41,7 +41,9 @@ def random_games(rules: Rules, num_games: int, seed: int = 0) -> Games:
         table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         while not table.over and (game % 2 == 0 or len(played) < 9):
             legal = [
-                action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+                action
+                for action in range(rules.num_actions)
+                if table.illegal_reason(action) is None
             ]
             played.append(int(rng.choice(legal)))
             table.apply(played[-1])

@@ -22,7 +22,7 @@ def random_game(rules: Rules, seed: int, turns: int, seat: int) -> Game:
     table = PythonGame(rules, deck)
     moves: list[int] = []
     while len(moves) < turns and not table.over:
-        legal = [a for a in range(rules.num_moves) if table.illegal_reason(a) is None]
+        legal = [a for a in range(rules.num_actions) if table.illegal_reason(a) is None]
         safe = [a for a in legal if not rules.hand_size <= a < 2 * rules.hand_size]
         moves.append(int(rng.choice(safe if safe and rng.random() < 0.9 else legal)))
         table.apply(moves[-1])

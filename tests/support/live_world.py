@@ -288,7 +288,7 @@ def cautious(seed: int = 0) -> Choose:
         rules, seat = table.rules, table.player
         assert seat not in think.game.people and think.game.current_player == seat
         legal = [a for a in range(rules.noop) if table.illegal_reason(a) is None]
-        weights = np.zeros(rules.num_moves, np.float32)
+        weights = np.zeros(rules.num_actions, np.float32)
         weights[legal] = 1.0 / len(legal)
         size = rules.hand_size
         for slot, order in enumerate(table.hands[seat]):

@@ -70,3 +70,47 @@ def towards(game: PlainOvercooked, p: int, goal: set[tuple[int, int]]) -> int | 
                 came[after] = (node, action)
                 queue.append(after)
     return None
+
+
+def kitchen_game(kitchen):
+    """`Overcooked` in a kitchen."""
+    from hanabi_rl.games.overcooked import Overcooked
+
+    return Overcooked(kitchen=kitchen.name)
+
+
+def play_traces(starts, policies, steps: int, seed: int = 0):
+    """`Traces` of two policies from `starts` [N], each taking its most likely action."""
+    from hanabi_rl.games.overcooked.traces import Traces
+    from hanabi_rl.play.game_episodes import play_episodes
+
+    rules, count = policies[0].rules, len(starts.players)
+    played = play_episodes(
+        policies, count, seed, sample=False, starts=rules.of_core(starts), max_steps=steps
+    )
+    return Traces(rules.layout, starts, played.actions, played.lengths)
+
+
+def recorded_games(lengths, kitchens=("cramped_room",), pairs=None, is_test=None, seed=0):
+    """`RecordedGames` with soups: game g in kitchen g % K, scores by `PlainOvercooked`."""
+    from hanabi_rl.games.overcooked.kitchens import load_kitchen
+    from hanabi_rl.games.overcooked.recorded_games import RecordedGames
+
+    numbers = np.arange(len(lengths)) % len(kitchens)
+    layouts = [load_kitchen(kitchens[number]) for number in numbers]
+    games = [PlainOvercooked(layout.rows, layout.start(None)) for layout in layouts]
+    places = np.array([game.places for game in games], np.uint8)
+    actions = actions_with_soups(games, max(lengths), seed).astype(np.uint8)
+    for g, (game, length) in enumerate(zip(games, lengths, strict=True)):
+        for t in range(length):
+            game.step(actions[t, g])
+    return RecordedGames(
+        kitchens=tuple(kitchens),
+        layout=numbers.astype(np.uint8),
+        starts=places,
+        lengths=np.array(lengths, np.int32),
+        actions=np.concatenate([actions[:n, g] for g, n in enumerate(lengths)]),
+        scores=np.array([game.points for game in games], np.int32),
+        pairs=np.arange(len(lengths), dtype=np.int32) if pairs is None else np.int32(pairs),
+        is_test=np.zeros(len(lengths), bool) if is_test is None else np.array(is_test),
+    )

@@ -42,7 +42,7 @@ def play_cheating(rules: Rules, state: State, legal: jax.Array, key: jax.Array) 
     value = jnp.where(contains(state.fireworks), -rules.num_ranks, value)
     value = jnp.where(mine == 0, 100, value)
 
-    hints = legal & (jnp.arange(rules.num_moves) >= 2 * hand)
+    hints = legal & (jnp.arange(rules.num_actions) >= 2 * hand)
     hint = jax.random.categorical(key, jnp.where(hints, 0.0, -1e9))
     otherwise = jnp.where(jnp.any(hints, axis=-1), hint, jnp.argmin(value, axis=-1))
     return jnp.where(jnp.any(playable, axis=-1), hand + jnp.argmax(playable, axis=-1), otherwise)

@@ -48,7 +48,9 @@ class ClockPolicy:
     ) -> tuple[Any, jax.Array]:
         clock = jnp.where(reset, 0, carry)
         play = self.rules.hand_size + clock % self.period
-        return clock + 1, jnp.where(legal, 5.0 * jax.nn.one_hot(play, self.rules.num_moves), -1e10)
+        return clock + 1, jnp.where(
+            legal, 5.0 * jax.nn.one_hot(play, self.rules.num_actions), -1e10
+        )
 
 
 def recurrent_policy(rules: Rules, seed: int, scale: float = 2.0) -> RecurrentPolicy:
@@ -63,7 +65,7 @@ def _recurrent_weights(rules: Rules, key: jax.Array, scale: float) -> dict[str, 
     return {
         "hidden": jax.random.normal(hidden_key, (16, 16)) / 4,
         "obs": jax.random.normal(obs_key, (rules.obs_size, 16)) / 4,
-        "logits": scale * jax.random.normal(logits_key, (16, rules.num_moves)),
+        "logits": scale * jax.random.normal(logits_key, (16, rules.num_actions)),
     }
 
 
@@ -107,4 +109,4 @@ class CountingPolicy:
     ) -> tuple[Any, jax.Array]:
         games = jnp.where(reset, 0, carry)
         play = self.rules.hand_size + games % self.rules.hand_size
-        return games, jnp.where(legal, 5.0 * jax.nn.one_hot(play, self.rules.num_moves), -1e10)
+        return games, jnp.where(legal, 5.0 * jax.nn.one_hot(play, self.rules.num_actions), -1e10)

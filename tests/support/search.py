@@ -18,10 +18,11 @@ from hanabi_rl.agents.search.config import SearchConfig
 from hanabi_rl.agents.search.decision import Decision
 from hanabi_rl.agents.search.history import update_carry
 from hanabi_rl.agents.search.search_policy import SearchPolicy
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi.observation import observe, observe_seat
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import State, select_games
+from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
 from hanabi_rl.people.serve.lifecycle import Game
 

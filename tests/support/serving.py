@@ -37,7 +37,7 @@ class Simple:
 
     def answer(self, game: Game) -> PartnerAction:
         table, rules = game.table(), game.rules
-        legal = [a for a in range(rules.num_moves) if table.illegal_reason(a) is None]
+        legal = [a for a in range(rules.num_actions) if table.illegal_reason(a) is None]
         hand = table.hands[table.player]
         fits = [
             rules.hand_size + slot
@@ -47,7 +47,7 @@ class Simple:
         ]
         safe = [a for a in legal if not rules.hand_size <= a < 2 * rules.hand_size]
         action = (fits or safe)[0]
-        probs = np.zeros(rules.num_moves, np.float32)
+        probs = np.zeros(rules.num_actions, np.float32)
         probs[legal] = 0.5 / len(legal)
         probs[action] += 0.5
         return PartnerAction(action, probs)

@@ -51,7 +51,7 @@ def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
     """A random policy; with a large `scale` its actions and memory matter."""
     rules = TINY
     params = init_params(
-        Actor(NETWORK, rules.num_moves), key, NETWORK, rules.obs_size, rules.num_moves
+        Actor(NETWORK, rules.num_actions), key, NETWORK, rules.obs_shape, rules.num_actions
     )
     return NetworkPolicy(
         params=jax.tree.map(lambda x: scale * x, params), rules=rules, network=NETWORK

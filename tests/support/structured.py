@@ -9,10 +9,10 @@ from support.compiled import deal, step
 
 from hanabi_rl.agents.structured import features
 from hanabi_rl.agents.structured.hint_memory import Memory, init_memory, next_seat
-from hanabi_rl.agents.structured.seat_observation import from_observation, from_state
 from hanabi_rl.games.hanabi.dynamics import random_legal_action
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_observation, from_state
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.nn.structured_network import FeatureSet
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any, ClassVar
 
 import flax.struct
@@ -10,8 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.registry import RENAMED_PARAMETERS
-from hanabi_rl.agents.identity import agent_hash, tag_treedef
-from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.agents.identity import agent_hash, source_hash, tag_treedef
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.storage.jax_settings import hold_methods
 
@@ -20,23 +20,34 @@ PyTree = Any
 
 class Bot(flax.struct.PyTreeNode):
     """Rule-based policy. Fields other than `rules` and `kind` are parameters,
-    `bot:NAME?field=value`, static and with a default (leaves in `bot:rules`, so that its members
-    share a program)."""
+    `bot:NAME?field=value`, with a default. Outside the package, `field: int = 1` is static
+    (`jax.jit`). A `flax.struct.field(default=1)` is a leaf: bots that differ in it share a program,
+    as in `bot:rules`."""
 
-    rules: Rules = flax.struct.field(pytree_node=False)
+    rules: Any = flax.struct.field(pytree_node=False)
     kind: str = flax.struct.field(pytree_node=False, default="")
     """Unique tag of the class, set by `tag_treedef`."""
-    name: ClassVar[str]
-    version: ClassVar[str]
-    """Version of the bot's behaviour; invalidates its cached games and results."""
+    name: ClassVar[str] = ""
+    """Name; default: the class's."""
+    version: ClassVar[str] = "1"
+    """Version of the bot's behaviour; invalidates its cached games and results. For bots outside
+    the package, any change of the source file does."""
+    game: ClassVar[str | None] = "hanabi"
+    """Name of the game that it plays; None: any."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        cls.name = cls.name or cls.__name__
+        if not cls.__module__.startswith("hanabi_rl."):
+            for key, hint in inspect.get_annotations(cls).items():
+                default = vars(cls).get(key)
+                if isinstance(default, int | float | str) and "ClassVar" not in str(hint):
+                    setattr(cls, key, flax.struct.field(pytree_node=False, default=default))
         tag_treedef(cls)
         hold_methods(cls, "init_carry", "step", "next_game")
         super().__init_subclass__(**kwargs)
 
     @classmethod
-    def make(cls, rules: Rules, **parameters: Any) -> Bot:
+    def make(cls, rules: Any, **parameters: Any) -> Bot:
         """Make the bot with these parameters; raises ValueError for a value out of range."""
         return cls(rules=rules, **parameters)
 
@@ -65,10 +76,15 @@ class Bot(flax.struct.PyTreeNode):
         return {field.name: getattr(self, field.name) for field in self.parameter_fields()}
 
     def identity(self) -> str:
-        """See `Policy.identity`; hashes name, version and parameters by their old names."""
+        """See `Policy.identity`; hashes name, version and parameters by their old names.
+
+        Outside the package also the source file.
+        """
         first_names = {new: old for old, new in RENAMED_PARAMETERS.items()}
         parameters = {first_names.get(name, name): x for name, x in self.parameters().items()}
-        return agent_hash({"bot": self.name, "version": self.version, "parameters": parameters})
+        spec = {"bot": self.name, "version": self.version, "parameters": parameters}
+        own = not type(self).__module__.startswith("hanabi_rl.")
+        return agent_hash({**spec, "source": source_hash(type(self))} if own else spec)
 
 
 SMOOTHING = 0.02

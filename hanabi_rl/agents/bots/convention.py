@@ -29,14 +29,14 @@ from hanabi_rl.agents.bots.hint_inference import (
     HandInference,
     card_facts,
     infer_hands,
-    last_true,
     unseen_copies,
     update_common_knowledge,
 )
 from hanabi_rl.agents.bots.hints import score_hints
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation, members, to_set
 from hanabi_rl.games.hanabi.actions import action_slices
+from hanabi_rl.games.hanabi.bits import last_true, members, tally, to_set
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation, decode_observation
 
 
 class ConventionBot(Bot):
@@ -103,7 +103,7 @@ class _Thresholds:
     WAITED_FOR = 3.0
 
 
-def choose_action(rules: Rules, public: CommonKnowledge, seen: DecodedObservation) -> jax.Array:
+def choose_action(rules: Rules, public: CommonKnowledge, seen: SeatObservation) -> jax.Array:
     """Action ``int32[]`` of the observer on its turn."""
     board, limit = card_facts(rules, seen), _Thresholds
     everyone = infer_hands(board, public)
@@ -140,7 +140,7 @@ def choose_action(rules: Rules, public: CommonKnowledge, seen: DecodedObservatio
     return action.astype(jnp.int32)
 
 
-def _spare_discards(rules: Rules, board: CardFacts, seen: DecodedObservation) -> jax.Array:
+def _spare_discards(rules: Rules, board: CardFacts, seen: SeatObservation) -> jax.Array:
     """Number of discards that still allow the maximum reachable score, int32[]."""
     to_play = jax.lax.population_count(~board.useless & rules.all_cards).astype(jnp.int32)
     return seen.deck + rules.num_players - to_play
@@ -151,7 +151,7 @@ def _best_play(
     board: CardFacts,
     public: CommonKnowledge,
     own_inference: HandInference,
-    seen: DecodedObservation,
+    seen: SeatObservation,
 ) -> tuple[jax.Array, jax.Array]:
     """Slot to play ``int32[]``, and True if there is one.
 
@@ -159,7 +159,7 @@ def _best_play(
     that are playable without assuming good touch.
     """
     ranks = jnp.arange(rules.num_cards) % rules.num_ranks
-    waiting = jnp.sum(members(rules, jnp.where(public.hinted, seen.hands, 0)), axis=(0, 1))
+    waiting = tally(rules, jnp.where(public.hinted, seen.hands, 0))
     leads_to = jnp.where(ranks < rules.num_ranks - 1, jnp.roll(waiting, -1), 0)
     value = (rules.num_ranks - 1.0 - ranks) + _Thresholds.WAITED_FOR * leads_to
     can_be = members(rules, own_inference.candidates[0])
@@ -175,7 +175,7 @@ def _best_play(
 
 
 def _last_guess(
-    board: CardFacts, own_inference: HandInference, unseen: jax.Array, seen: DecodedObservation
+    board: CardFacts, own_inference: HandInference, unseen: jax.Array, seen: SeatObservation
 ) -> tuple[jax.Array, jax.Array]:
     """Slot most likely playable, and True to try it: with an empty deck and a spare life."""
     bits = jnp.left_shift(jnp.uint32(1), jnp.arange(unseen.shape[0], dtype=jnp.uint32))

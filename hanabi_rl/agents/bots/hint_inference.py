@@ -16,11 +16,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, with_left
 from hanabi_rl.games.batching import materialize
-from hanabi_rl.games.hanabi.bits import union
-from hanabi_rl.games.hanabi.cards import is_single, next_cards, successors, useless_cards
+from hanabi_rl.games.hanabi.bits import slot_bits, tally, union
+from hanabi_rl.games.hanabi.cards import (
+    exhausted_cards,
+    gone_cards,
+    is_single,
+    last_copies,
+    next_cards,
+    successors,
+    useless_cards,
+)
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 class CommonKnowledge(NamedTuple):
@@ -66,21 +74,20 @@ class HandInference(NamedTuple):
     claimed: jax.Array  # uint32[*B]: cards known exactly in some hand
 
 
-def unseen_copies(rules: Rules, seen: DecodedObservation) -> jax.Array:
+def unseen_copies(rules: Rules, seen: SeatObservation) -> jax.Array:
     """Copies of each card in the deck or in the observer's own hand, int32[K]."""
-    played, held = members(rules, seen.played), members(rules, seen.hands)
-    return jnp.array(copies(rules)) - seen.discarded - played - jnp.sum(held, axis=(0, 1))
+    known = sum(tally(rules, cards) for cards in (seen.discards, seen.played, seen.hands))
+    return jnp.array(rules.num_copies) - known
 
 
-def card_facts(rules: Rules, seen: DecodedObservation) -> CardFacts:
+def card_facts(rules: Rules, seen: SeatObservation) -> CardFacts:
     """Playable, useless, critical and available cards."""
-    used_up, single = (with_left(rules, seen.discarded, left) for left in (0, 1))
-    useless = useless_cards(rules, seen.played, used_up)
+    useless = useless_cards(rules, seen.played, exhausted_cards(rules, seen.discards))
     board = CardFacts(
         playable=next_cards(rules, seen.played) & ~useless,
         useless=useless,
-        critical=single & ~useless,
-        available=rules.all_cards & ~(used_up | (single & seen.played)),
+        critical=last_copies(rules, seen.discards) & ~useless,
+        available=rules.all_cards & ~gone_cards(rules, seen.played, seen.discards),
     )
     return jax.tree.map(materialize, board)
 
@@ -133,7 +140,7 @@ def infer_hands(
         candidates=candidates,
         playable=present & ~trash & ((candidates & ~board.playable) == 0),
         trash=trash,
-        chop=slots_of(lowest(hand_word(present & ~public.hinted)), present.shape[1]),
+        chop=slot_bits(lowest(hand_word(present & ~public.hinted)), present.shape[1], axis=1),
         claimed=known.once,
     )
 
@@ -195,15 +202,15 @@ def infer_hint(
     again = jnp.where(union(list(is_informative | new)) == 0, again, 0)
 
     inferred = public.inferred
-    inferred = jnp.where(slots_of(focus, hand) & (of_new != 0), of_new, inferred)
-    inferred = jnp.where(slots_of(again, hand), of_old, inferred)
+    inferred = jnp.where(slot_bits(focus, hand, axis=1) & (of_new != 0), of_new, inferred)
+    inferred = jnp.where(slot_bits(again, hand, axis=1), of_old, inferred)
     return after_hint._replace(
         knowledge=materialize(after_hint.knowledge), inferred=materialize(inferred)
     )
 
 
 def update_common_knowledge(
-    rules: Rules, public: CommonKnowledge, seen: DecodedObservation
+    rules: Rules, public: CommonKnowledge, seen: SeatObservation
 ) -> CommonKnowledge:
     """Update common knowledge with the last move. The fields of `seen` end in axes ``*B``."""
     last = seen.last
@@ -219,12 +226,7 @@ def update_common_knowledge(
         last.hinted,
         last.is_rank_hint,
     )
-    # a card leaves the hand, newer ones move down a slot, the new card is last
-    moved_down = jnp.stack([jnp.any(last.slot[: s + 1], axis=0) for s in range(len(last.slot))])
-    younger = jnp.concatenate(
-        [public.inferred[:, 1:], jnp.full_like(public.inferred[:, :1], rules.all_cards)], axis=1
-    )
-    drawn = jnp.where(last.actor[:, None] & moved_down, younger, public.inferred)
+    drawn = last.shifted(public.inferred, rules.all_cards)
     return CommonKnowledge(
         knowledge=seen.knowledge,
         inferred=jnp.where(last.is_hint, hinted.inferred, drawn),
@@ -257,12 +259,6 @@ def hand_word(mask: jax.Array) -> jax.Array:
     return materialize(union([mask[:, s].astype(jnp.uint32) << s for s in range(mask.shape[1])]))
 
 
-def slots_of(word: jax.Array, hand_size: int) -> jax.Array:
-    """Inverse of `hand_word`: bool[P, H, *B]."""
-    slots = jnp.arange(hand_size, dtype=jnp.uint32).reshape(-1, *(1,) * (word.ndim - 1))
-    return ((word[:, None] >> slots) & 1) != 0
-
-
 def lowest(word: jax.Array) -> jax.Array:
     """Lowest set bit: the oldest card of a hand word."""
     return word & (~word + 1)
@@ -273,18 +269,6 @@ def highest(word: jax.Array) -> jax.Array:
     for shift in (1, 2, 4):
         word |= word >> shift
     return word & ~(word >> 1)
-
-
-def first_true(mask: jax.Array) -> jax.Array:
-    """Keep the first true entry of each row of ``bool[..., H]``."""
-    slot = jnp.arange(mask.shape[-1])
-    return slot == jnp.min(jnp.where(mask, slot, mask.shape[-1]), axis=-1, keepdims=True)
-
-
-def last_true(mask: jax.Array) -> jax.Array:
-    """Keep the last true entry of each row of ``bool[..., H]``."""
-    slot = jnp.arange(mask.shape[-1])
-    return slot == jnp.max(jnp.where(mask, slot, -1), axis=-1, keepdims=True)
 
 
 def _unless_empty(cards: jax.Array, otherwise: jax.Array) -> jax.Array:

@@ -15,11 +15,11 @@ from hanabi_rl.agents.bots.hint_inference import (
     soon_playable,
     union_and_repeats,
 )
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.games.batching import materialize
 from hanabi_rl.games.hanabi.bits import union
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 class HintValues:
@@ -92,7 +92,7 @@ def score_hints(
     public: CommonKnowledge,
     everyone: HandInference,
     own_inference: HandInference,
-    seen: DecodedObservation,
+    seen: SeatObservation,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Find the best hint.
 
@@ -145,7 +145,7 @@ def _facts(
     board: CardFacts,
     public: CommonKnowledge,
     own_inference: HandInference,
-    seen: DecodedObservation,
+    seen: SeatObservation,
 ) -> _Facts:
     held = seen.hands != 0
     hinted = union_and_repeats(jnp.where(public.hinted, seen.hands, 0)).once
@@ -173,7 +173,7 @@ def _gain(
     facts: _Facts,
     target: jax.Array,
     touched: jax.Array,
-    seen: DecodedObservation,
+    seen: SeatObservation,
 ) -> jax.Array:
     """Value of the receiver's inference from a hint, float32[]."""
     v = HintValues
@@ -219,7 +219,7 @@ def _repeats_earlier(cards: jax.Array) -> jax.Array:
 
 
 def next_discard_loss(
-    rules: Rules, board: CardFacts, reading: HandInference, seen: DecodedObservation
+    rules: Rules, board: CardFacts, reading: HandInference, seen: SeatObservation
 ) -> jax.Array:
     """Loss of the next player's discard, float32[*B]; 0 if it has a card to play or known trash."""
     busy = union(list(reading.playable[1] | reading.trash[1]))
@@ -228,7 +228,7 @@ def next_discard_loss(
 
 
 def discard_loss(
-    rules: Rules, board: CardFacts, card: jax.Array, seen: DecodedObservation
+    rules: Rules, board: CardFacts, card: jax.Array, seen: SeatObservation
 ) -> jax.Array:
     """Loss of discarding a card uint32[*B], float32[*B]; 0 for no card."""
     v, card = HintValues, materialize(card)

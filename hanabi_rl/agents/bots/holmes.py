@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
-from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import newly_playable
 from hanabi_rl.agents.bots.value import decide, lowest_missing, next_discards
+from hanabi_rl.games.hanabi.bits import to_set
+from hanabi_rl.games.hanabi.cards import next_cards
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 class Notes(NamedTuple):
@@ -46,19 +47,19 @@ def nothing_known(rules: Rules) -> Notes:
     return jax.tree.map(lambda blank: jnp.full(shape, blank), _blank(rules))
 
 
-def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
+def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     """Notes after the last move, with deductions on the current table."""
     board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
     notes = _after_rank_hint(rules, notes, board, hint, seen)
     notes = _after_play(rules, notes, board, seen)
-    notes = jax.tree.map(
-        lambda note, blank: common.move_down(seen, note, blank), notes, _blank(rules)
-    )
-    return deduce(rules, notes, common.board_now(seen))
+    notes = jax.tree.map(seen.last.shifted, notes, _blank(rules))
+    return deduce(rules, notes, seen)
 
 
-def _after_color_hint(rules: Rules, notes: Notes, board: Board, hint: common.LastHint) -> Notes:
+def _after_color_hint(
+    rules: Rules, notes: Notes, board: SeatObservation, hint: common.LastHint
+) -> Notes:
     touched, others = hint.touched & hint.is_color, hint.untouched & hint.is_color
     color = jnp.maximum(common.color_of(rules, hint.cards & -hint.cards), 0)
     next_rank = jnp.minimum(common.piles(rules, board)[color], rules.num_ranks - 1)
@@ -77,7 +78,7 @@ def _of_rank(rules: Rules, rank: jax.Array) -> jax.Array:
 
 
 def _after_rank_hint(
-    rules: Rules, notes: Notes, board: Board, hint: common.LastHint, seen: DecodedObservation
+    rules: Rules, notes: Notes, board: SeatObservation, hint: common.LastHint, seen: SeatObservation
 ) -> Notes:
     applies = hint.is_rank & ~hint.reclaim
     touched, others = hint.touched & applies, hint.untouched & applies
@@ -95,19 +96,20 @@ def _after_rank_hint(
     )
 
 
-def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservation) -> Notes:
+def _after_play(rules: Rules, notes: Notes, board: SeatObservation, seen: SeatObservation) -> Notes:
     card = seen.last.card
     is_common = seen.last.scored & ~common.in_set(card, common.last_copies(rules, board))
     it = is_common & ~notes.valuable & common.in_set(notes.possible, card)
     return notes._replace(playable=notes.playable & ~it)
 
 
-def deduce(rules: Rules, notes: Notes, board: Board) -> Notes:
+def deduce(rules: Rules, notes: Notes, board: SeatObservation) -> Notes:
     """Exclude cards with all copies gone or located, until no further card is located."""
+    left = common.copies_left(rules, board)
 
     def again(going: tuple[Notes, jax.Array, jax.Array]) -> tuple[Notes, jax.Array, jax.Array]:
         notes, located, _ = going
-        notes = _update(rules, notes, board, located)
+        notes = _update(rules, notes, board, to_set(located >= left))
         now = _located(rules, notes)
         return notes, now, jnp.any(now != located)
 
@@ -122,9 +124,8 @@ def _located(rules: Rules, notes: Notes) -> jax.Array:
     return jnp.sum(card[..., None] == jnp.arange(rules.num_cards), axis=(0, 1))
 
 
-def _update(rules: Rules, notes: Notes, board: Board, located: jax.Array) -> Notes:
-    playable, last = (common.playable_cards(rules, board), common.last_copies(rules, board))
-    taken = common.all_gone(rules, board, located)
+def _update(rules: Rules, notes: Notes, board: SeatObservation, taken: jax.Array) -> Notes:
+    playable, last = (next_cards(rules, board.played), common.last_copies(rules, board))
     remaining = jnp.uint32(rules.all_cards) & ~taken
     remaining &= jnp.where(notes.valuable, last, rules.all_cards)
     remaining &= jnp.where(notes.playable, playable, rules.all_cards)
@@ -157,10 +158,9 @@ def _name(rules: Rules, notes: Notes) -> Notes:
     )
 
 
-def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
+def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
-    board = common.board_now(seen)
-    playable, last = (common.playable_cards(rules, board), common.last_copies(rules, board))
+    playable, last = (next_cards(rules, seen.played), common.last_copies(rules, seen))
     discards = next_discards(notes, seen)
     wrong = (seen.hands != 0) & ~common.in_set(seen.hands, playable) & ~notes.worthless
     touched = common.touches(rules, seen)
@@ -169,7 +169,9 @@ def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
         by_color, (wrong & (notes.rank < 0))[1:, None], (wrong & (notes.color < 0))[1:, None]
     )
     could = jnp.where(discards, notes.possible & last, 0)[1:, None]
-    warns = touched & ~by_color & common.in_set(could, jnp.array(common.hint_cards(rules))[:, None])
+    warns = (
+        touched & ~by_color & common.in_set(could, jnp.array(rules.hint_cards, jnp.uint32)[:, None])
+    )
     out = jnp.any((touched & misled) | warns, axis=-1)
     worth = jnp.where(out, 0, newly_playable(rules, notes.playable, seen))
 

@@ -1,4 +1,4 @@
-"""`bot:simple`, `bot:value`, `bot:holmes`, `bot:smart`: bots of O'Dwyer for 2 to 5 players.
+"""`bot:simple`, `value`, `holmes`, `smart`, `info`: bots of O'Dwyer for 2 to 5 players.
 
 From a description of the rules of https://github.com/Quuxplusone/Hanabi (2019). Each keeps notes on
 the assumed knowledge of every card's owner, updates them after every move, and chooses by them and
@@ -12,11 +12,11 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots import holmes, simple, smart, value
+from hanabi_rl.agents.bots import holmes, info, simple, smart, value
 from hanabi_rl.agents.bots.active_rows import compute_active_rows
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation, decode_observation
 
 PyTree = Any
 
@@ -26,9 +26,9 @@ class BotLogic(NamedTuple):
 
     nothing_known: Callable[[Rules], PyTree]
     """Notes at the deal."""
-    observe: Callable[[Rules, Any, DecodedObservation], PyTree]
+    observe: Callable[[Rules, Any, SeatObservation], PyTree]
     """Notes after the last move."""
-    choose: Callable[[Rules, Any, DecodedObservation], jax.Array]
+    choose: Callable[[Rules, Any, SeatObservation], jax.Array]
     """Action int32[] on the bot's turn."""
 
 
@@ -108,3 +108,11 @@ class SmartBot(NoteBot):
     name: ClassVar[str] = "smart"
     version: ClassVar[str] = "1"
     logic: ClassVar[BotLogic] = BotLogic(smart.nothing_known, smart.observe, smart.choose)
+
+
+class InfoBot(NoteBot):
+    """Hat guessing: a hint tells every partner about its hand (`hanabi_rl.agents.bots.info`)."""
+
+    name: ClassVar[str] = "info"
+    version: ClassVar[str] = "1"
+    logic: ClassVar[BotLogic] = BotLogic(info.nothing_known, info.observe, info.choose)

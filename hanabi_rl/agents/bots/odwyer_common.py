@@ -1,75 +1,53 @@
 """Common parts of O'Dwyer's bots: table before and after the last move, shifts of slots, hints.
 
 Unbatched. Rows are seats relative to the observer; a single card is a set of one (``uint32``), as
-in `hanabi_rl.agents.bots.obs_view`. *Hint values* are the ``V = C + R`` colours, then ranks;
-*partners* are the other seats, next player first.
+in `SeatObservation`. *Hint values* are the ``V = C + R`` colours, then ranks; *partners* are the
+other seats, next player first.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, to_set, with_left
 from hanabi_rl.games.hanabi.actions import Moves, action_slices, encode
-from hanabi_rl.games.hanabi.bits import count
-from hanabi_rl.games.hanabi.cards import next_cards
+from hanabi_rl.games.hanabi.bits import count, tally
+from hanabi_rl.games.hanabi.cards import last_copies as single_copies
+from hanabi_rl.games.hanabi.cards import without_copy
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
-class Board(NamedTuple):
-    """Public state of the table."""
-
-    played: jax.Array  # uint32[]: cards on the fireworks
-    discarded: jax.Array  # int32[K]: copies of each card discarded or misplayed
-    tokens: jax.Array  # int32[]: information tokens
-    deck: jax.Array  # int32[]: cards left in the deck
-
-
-def board_now(seen: DecodedObservation) -> Board:
-    """Observed table."""
-    return Board(played=seen.played, discarded=seen.discarded, tokens=seen.info, deck=seen.deck)
-
-
-def board_before(rules: Rules, seen: DecodedObservation) -> Board:
-    """Table before the last move, at which the original bots are notified."""
+def board_before(rules: Rules, seen: SeatObservation) -> SeatObservation:
+    """With the table (fireworks, discards, deck, tokens) as before the last move, at which the
+    original bots are notified; hands and last move are unchanged."""
     last = seen.last
     took = jnp.any(last.slot)
     drew = took & jnp.any(last.actor & (seen.knowledge[:, -1] != 0))
     gained = last.gained_token | (took & ~last.is_play)
     wasted = took & ~last.scored
-    return Board(
+    return seen._replace(
         played=jnp.where(last.scored, seen.played & ~last.card, seen.played),
-        discarded=seen.discarded - jnp.where(wasted, members(rules, last.card), 0),
-        tokens=seen.info + last.is_hint - gained,
+        discards=jnp.stack(without_copy(seen.discards, jnp.where(wasted, last.card, 0))),
+        info=seen.info + last.is_hint - gained,
         deck=seen.deck + drew,
     )
 
 
-def piles(rules: Rules, board: Board) -> jax.Array:
+def piles(rules: Rules, board: SeatObservation) -> jax.Array:
     """Height of each firework: int32[C]."""
     return count(board.played & jnp.array(rules.color_cards, jnp.uint32))
 
 
-def playable_cards(rules: Rules, board: Board) -> jax.Array:
-    """Next card of each firework: uint32[]."""
-    return next_cards(rules, board.played)
+def copies_left(rules: Rules, board: SeatObservation) -> jax.Array:
+    """Copies of each card neither played nor discarded: int32[K]."""
+    gone = tally(rules, board.discards) + tally(rules, board.played)
+    return jnp.array(rules.num_copies) - gone
 
 
-def gone(rules: Rules, board: Board) -> jax.Array:
-    """Copies of each card played, misplayed or discarded: int32[K]."""
-    return board.discarded + members(rules, board.played)
-
-
-def all_gone(rules: Rules, board: Board, elsewhere: jax.Array) -> jax.Array:
-    """Cards with all copies gone or `elsewhere` int32[K]: uint32[]."""
-    return to_set(gone(rules, board) + elsewhere >= jnp.array(copies(rules)))
-
-
-def last_copies(rules: Rules, board: Board) -> jax.Array:
+def last_copies(rules: Rules, board: SeatObservation) -> jax.Array:
     """Cards not played yet with one copy left, reachable or not: uint32[]."""
-    return with_left(rules, board.discarded, 1) & ~board.played
+    return single_copies(rules, board.discards) & ~board.played
 
 
 def color_of(rules: Rules, card: jax.Array) -> jax.Array:
@@ -102,16 +80,6 @@ def at_slot(slot: jax.Array, there: jax.Array, hand_size: int) -> jax.Array:
     return (jnp.arange(hand_size) == slot[..., None]) & there[..., None]
 
 
-def move_down(
-    seen: DecodedObservation, notes: jax.Array, blank: jax.Array | float | bool
-) -> jax.Array:
-    """Shift notes ``[P, H]`` after the last move: the card played or discarded leaves, newer ones
-    move down a slot, and the newest gets `blank`."""
-    left = seen.last.actor[:, None] & (jnp.cumsum(seen.last.slot) > 0)
-    younger = jnp.roll(notes, -1, axis=1).at[:, -1].set(blank)
-    return jnp.where(left, younger, notes)
-
-
 class LastHint(NamedTuple):
     """The last move as a hint; touches nothing if it was another move."""
 
@@ -126,7 +94,7 @@ class LastHint(NamedTuple):
     to_next: jax.Array  # bool[]: the target is the next player after the giver
 
 
-def last_hint(rules: Rules, seen: DecodedObservation) -> LastHint:
+def last_hint(rules: Rules, seen: SeatObservation) -> LastHint:
     """Decode the last move as a hint."""
     last = seen.last
     of_target = last.target[:, None] & (seen.knowledge != 0)
@@ -143,14 +111,9 @@ def last_hint(rules: Rules, seen: DecodedObservation) -> LastHint:
     )
 
 
-def hint_cards(rules: Rules) -> np.ndarray:
-    """All cards of each hint value: uint32[V]."""
-    return np.array(rules.color_cards + rules.rank_cards, np.uint32)
-
-
-def touches(rules: Rules, seen: DecodedObservation) -> jax.Array:
+def touches(rules: Rules, seen: SeatObservation) -> jax.Array:
     """Cards that each hint would touch: bool[P-1, V, H]."""
-    return (seen.hands[1:, None] & hint_cards(rules)[:, None]) != 0
+    return (seen.hands[1:, None] & jnp.array(rules.hint_cards, jnp.uint32)[:, None]) != 0
 
 
 def hint_action(rules: Rules, partner: jax.Array | int, value: jax.Array | int) -> jax.Array:
@@ -178,7 +141,7 @@ def best_hint(worth: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.argmax(worth, axis=-1), jnp.max(worth, axis=-1)
 
 
-def reclaim_action(rules: Rules, seen: DecodedObservation) -> jax.Array:
+def reclaim_action(rules: Rules, seen: SeatObservation) -> jax.Array:
     """Hint that passes the turn with all tokens: the rank of the previous player's oldest card."""
     return hint_action(rules, rules.num_players - 2, rank_value(rules, seen.hands[-1, 0]))
 

@@ -16,6 +16,7 @@ class RandomBot(Bot):
 
     name: ClassVar[str] = "random"
     version: ClassVar[str] = "2"
+    game: ClassVar[str | None] = None
     is_stochastic: ClassVar[bool] = True
 
     def init_carry(self, batch: int) -> tuple[()]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json
+from hanabi_rl.storage.words import did_you_mean
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.bots.base import Bot
@@ -40,6 +40,7 @@ BOTS = _Bots(
     ("value", "odwyer", "ValueBot"),
     ("holmes", "odwyer", "HolmesBot"),
     ("smart", "odwyer", "SmartBot"),
+    ("info", "odwyer", "InfoBot"),
     ("internal", "rule_lists", "Internal"),
     ("outer", "rule_lists", "Outer"),
     ("iggi", "rule_lists", "Iggi"),
@@ -48,6 +49,8 @@ BOTS = _Bots(
     ("flawed", "rule_lists", "Flawed"),
     ("legal-random", "rule_lists", "LegalRandom"),
     ("rules", "rule_family", "RuleFamilyBot"),
+    ("errand", "errand", "ErrandBot"),
+    ("still", "errand", "StillBot"),
 )
 """Name, module of this folder and class of each bot; a module is imported on first use."""
 
@@ -73,15 +76,19 @@ class Parameter(NamedTuple):
     default: Any
 
 
-def make_bot(name: str, rules: Rules, **parameters: Any) -> Bot:
+def make_bot(name: str, rules: Any, **parameters: Any) -> Bot:
     """Make a bot (`random` or `bot:random`); raises ValueError for a wrong name, parameter or
-    value."""
+    value, or another game than the bot's."""
+    if (game := _find(name).game) not in (None, rules.name):
+        hint = "" if game == "hanabi" else f" (--game {game}:...)"
+        raise ValueError(f"{name}: expected {game}, which it plays{hint}, got {rules.name}")
     known = bot_parameters(name)
     parameters = {RENAMED_PARAMETERS.get(key, key): value for key, value in parameters.items()}
     for key in parameters:
         if key not in known:
             raise ValueError(
                 f"{name}: expected a parameter ({', '.join(known) or 'it has none'}), got {key!r}"
+                f"{did_you_mean(key, known)}"
             )
     try:
         return _find(name).make(rules, **parameters)
@@ -91,7 +98,11 @@ def make_bot(name: str, rules: Rules, **parameters: Any) -> Bot:
 
 def bot_parameters(name: str) -> dict[str, Parameter]:
     """Parameters of a bot by name; raises ValueError as `make_bot`."""
-    bot = _find(name)
+    return parameters_of(_find(name))
+
+
+def parameters_of(bot: type[Bot]) -> dict[str, Parameter]:
+    """Parameters of a bot's class by name."""
     types = typing.get_type_hints(bot)
     return {
         field.name: Parameter(types[field.name], field.default) for field in bot.parameter_fields()
@@ -109,7 +120,8 @@ def bot_scores(name: str) -> dict[str, Any]:
 def _find(name: str) -> type[Bot]:
     bare = name.removeprefix("bot:")
     if bare not in BOTS:
+        names = [f"bot:{known}" for known in BOTS]
         raise ValueError(
-            f"expected one of {', '.join(f'bot:{known}' for known in BOTS)}, got {name!r}"
+            f"expected one of {', '.join(names)}, got {name!r}{did_you_mean(f'bot:{bare}', names)}"
         )
     return BOTS[bare]

@@ -16,8 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.hint_inference import first_true, last_true
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.bots.rule_lists import RuleBot
 from hanabi_rl.agents.bots.rule_set import (
     Rule,
@@ -32,7 +30,9 @@ from hanabi_rl.agents.bots.rule_set import (
     partner_cards_in,
 )
 from hanabi_rl.agents.bots.simple import newly_playable
+from hanabi_rl.games.hanabi.bits import first_true, last_true
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 NO_SEED = -1
 MAX_EPSILON = 0.2
@@ -175,7 +175,7 @@ def hinted_play(newest: jax.Array | bool, plays_hinted: jax.Array | int) -> Rule
 
 
 def believed(
-    seen: DecodedObservation,
+    seen: SeatObservation,
     possible: jax.Array,
     playable: jax.Array,
     plays_hinted: jax.Array | int,

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.active_rows import compute_active_rows
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, decode_observation
 from hanabi_rl.agents.bots.rule_set import (
     Rule,
     any_hint,
@@ -35,6 +34,7 @@ from hanabi_rl.agents.bots.rule_set import (
     useless_hint,
 )
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation, decode_observation
 from hanabi_rl.games.prng import categorical
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
@@ -97,13 +97,12 @@ class RuleBot(Bot):
         return plausible, jnp.where(legal, mixed, ILLEGAL_LOGIT)
 
 
-def observe_own(rules: Rules, plausible: jax.Array, seen: DecodedObservation) -> jax.Array:
+def observe_own(rules: Rules, plausible: jax.Array, seen: SeatObservation) -> jax.Array:
     """Possible own cards ``uint32[H]`` by hints after the last move."""
     last = seen.last
     after_hint = jnp.where(last.touched, plausible & last.hinted, plausible & ~last.hinted)
     plausible = jnp.where(last.target[0], after_hint, plausible)
-    left = last.actor[0] & (jnp.cumsum(last.slot) > 0)
-    return jnp.where(left, jnp.roll(plausible, -1).at[-1].set(rules.all_cards), plausible)
+    return last.shifted(plausible[None], rules.all_cards)[0]
 
 
 class Internal(RuleBot):

@@ -12,15 +12,17 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, copies, members, with_left
-from hanabi_rl.games.hanabi.cards import with_successors
+from hanabi_rl.agents.bots.hint_inference import unseen_copies
+from hanabi_rl.games.hanabi.bits import first_true, members
+from hanabi_rl.games.hanabi.cards import exhausted_cards, next_cards, with_successors
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 class RuleInputs(NamedTuple):
     """Inputs of the rules: ``P`` players, hands of ``H``, ``K`` card types."""
 
-    seen: DecodedObservation
+    seen: SeatObservation
     plausible: jax.Array  # uint32[H]: possible own cards by hints, 0 for an empty slot
     playable: jax.Array  # uint32[]: next card of each firework
     # uint32[]: cards with all copies discarded, and the cards above them
@@ -33,24 +35,22 @@ class RuleInputs(NamedTuple):
 Rule = Callable[[Rules, RuleInputs], jax.Array]
 
 
-def rule_inputs(rules: Rules, plausible: jax.Array, seen: DecodedObservation) -> RuleInputs:
+def rule_inputs(rules: Rules, plausible: jax.Array, seen: SeatObservation) -> RuleInputs:
     """Rule inputs for one observation; `plausible` uint32[H] is carried."""
-    board = common.board_now(seen)
-    piles = common.piles(rules, board)
+    piles = common.piles(rules, seen)
     of_rank, of_color = (
         jnp.array(cards, jnp.uint32) for cards in (rules.rank_cards, rules.color_cards)
     )
     passed = jnp.where(jnp.arange(rules.num_ranks) < jnp.min(piles), of_rank, 0)
     complete = jnp.where(piles == rules.num_ranks, of_color, 0)
-    held = jnp.sum(members(rules, seen.hands), axis=(0, 1))
     return RuleInputs(
         seen=seen,
         plausible=jnp.where(seen.knowledge[0] != 0, plausible, 0),
-        playable=common.playable_cards(rules, board),
-        unreachable=with_successors(rules, with_left(rules, seen.discarded, 0)),
+        playable=next_cards(rules, seen.played),
+        unreachable=with_successors(rules, exhausted_cards(rules, seen.discards)),
         passed=jnp.sum(passed, dtype=jnp.uint32),
         complete=jnp.sum(complete, dtype=jnp.uint32),
-        unseen=jnp.array(copies(rules)) - common.gone(rules, board) - held,
+        unseen=unseen_copies(rules, seen),
     )
 
 
@@ -103,8 +103,7 @@ def action_weights(
 
 def _first(mask: jax.Array) -> jax.Array:
     """Keep the first true entry, in memory order."""
-    flat = mask.reshape(-1)
-    return (flat & (jnp.cumsum(flat) == 1)).reshape(mask.shape)
+    return first_true(mask.reshape(-1)).reshape(mask.shape)
 
 
 def hint_weights(

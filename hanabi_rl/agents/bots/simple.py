@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
+from hanabi_rl.games.hanabi.cards import next_cards
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 class Notes(NamedTuple):
@@ -29,23 +30,23 @@ def nothing_known(rules: Rules) -> Notes:
     return Notes(color=unknown, rank=unknown, playable=jnp.zeros(shape, jnp.bool_))
 
 
-def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
+def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     """Notes after the last move."""
     hint = common.last_hint(rules, seen)
     color = common.color_of(rules, seen.last.hinted & -seen.last.hinted)
     rank = common.rank_of(rules, seen.last.hinted & -seen.last.hinted)
     by_color, by_rank = (hint.touched & which for which in (hint.is_color, hint.is_rank))
     by_rank &= ~hint.reclaim
-    next_rank = jnp.minimum(common.piles(rules, common.board_now(seen))[color], rules.num_ranks - 1)
+    next_rank = jnp.minimum(common.piles(rules, seen)[color], rules.num_ranks - 1)
     noted = Notes(
         color=jnp.where(by_color, color, notes.color),
         rank=jnp.where(by_color, next_rank, jnp.where(by_rank, rank, notes.rank)),
         playable=notes.playable | by_color | by_rank,
     )
     moved = Notes(
-        color=common.move_down(seen, noted.color, -1),
-        rank=common.move_down(seen, noted.rank, -1),
-        playable=common.move_down(seen, noted.playable, False),
+        color=seen.last.shifted(noted.color, -1),
+        rank=seen.last.shifted(noted.rank, -1),
+        playable=seen.last.shifted(noted.playable, False),
     )
     stays = still_playable(rules, moved.color, moved.rank, seen.last.card)
     return moved._replace(playable=moved.playable & (stays | ~seen.last.is_play))
@@ -64,15 +65,15 @@ def lowest_playable(playable: jax.Array, rank: jax.Array) -> tuple[jax.Array, ja
     return jnp.argmin(jnp.where(playable, rank, 99)), jnp.any(playable)
 
 
-def newly_playable(rules: Rules, playable: jax.Array, seen: DecodedObservation) -> jax.Array:
+def newly_playable(rules: Rules, playable: jax.Array, seen: SeatObservation) -> jax.Array:
     """Number of playable, unflagged cards that each hint would touch: int32[P-1, V]."""
-    new = ((seen.hands & common.playable_cards(rules, common.board_now(seen))) != 0) & ~playable
+    new = ((seen.hands & next_cards(rules, seen.played)) != 0) & ~playable
     return jnp.sum(common.touches(rules, seen) & new[1:, None], axis=-1)
 
 
-def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
+def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
-    playable = common.playable_cards(rules, common.board_now(seen))
+    playable = next_cards(rules, seen.played)
     wrong = (seen.hands != 0) & ((seen.hands & playable) == 0)
     misleads = jnp.any(common.touches(rules, seen) & wrong[1:, None], axis=-1)
     worth = jnp.where(misleads, 0, newly_playable(rules, notes.playable, seen)).reshape(-1)

@@ -10,11 +10,16 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation, members, with_left
-from hanabi_rl.agents.bots.odwyer_common import Board
-from hanabi_rl.games.hanabi.bits import count
-from hanabi_rl.games.hanabi.cards import successors, useless_cards
+from hanabi_rl.games.hanabi.bits import count, last_true, tally, to_set
+from hanabi_rl.games.hanabi.cards import (
+    exhausted_cards,
+    last_copies,
+    next_cards,
+    successors,
+    useless_cards,
+)
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 KNOWS_ALL, KNOWN_RANKS_FROM = 7, 5
 """Value of a playable card of unknown rank, and of the lowest rank (minus 1 per rank)."""
@@ -32,15 +37,15 @@ class CardClasses(NamedTuple):
     valuable: jax.Array  # last copies of other cards
 
 
-def card_classes(rules: Rules, board: Board) -> CardClasses:
+def card_classes(rules: Rules, board: SeatObservation) -> CardClasses:
     """Playable, worthless and valuable cards."""
-    used_up, single = (with_left(rules, board.discarded, left) for left in (0, 1))
     # a card without copies left is itself not counted: no slot holds it
-    worthless = useless_cards(rules, board.played, successors(rules, used_up))
+    exhausted = exhausted_cards(rules, board.discards)
+    worthless = useless_cards(rules, board.played, successors(rules, exhausted))
     return CardClasses(
-        playable=common.playable_cards(rules, board),
+        playable=next_cards(rules, board.played),
         worthless=worthless,
-        valuable=single & ~worthless,
+        valuable=last_copies(rules, board.discards) & ~worthless,
     )
 
 
@@ -65,10 +70,9 @@ def class_prob(cards: jax.Array, kind: jax.Array) -> jax.Array:
     return jnp.where(size == 0, 0.5, count(cards & kind) / jnp.maximum(size, 1))
 
 
-def rule_out(rules: Rules, cards: jax.Array, board: Board, held: jax.Array) -> jax.Array:
-    """Exclude cards with all copies gone or in `held` int32[K]; known cards are kept."""
-    taken = common.all_gone(rules, board, held)
-    return jnp.where(count(cards) == 1, cards, cards & ~taken)
+def rule_out(cards: jax.Array, left: jax.Array, held: jax.Array) -> jax.Array:
+    """Exclude cards with all copies `left` int32[K] in `held` int32[K]; known cards are kept."""
+    return jnp.where(count(cards) == 1, cards, cards & ~to_set(held >= left))
 
 
 def nothing_known(rules: Rules) -> jax.Array:
@@ -76,7 +80,7 @@ def nothing_known(rules: Rules) -> jax.Array:
     return jnp.full((rules.num_players, rules.hand_size), rules.all_cards, jnp.uint32)
 
 
-def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
+def observe(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     """Notes after the last move, with deductions on the current table."""
     board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     kinds, present = card_classes(rules, board), seen.knowledge != 0
@@ -85,7 +89,7 @@ def observe(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Arr
     silent = jnp.any(seen.last.actor) & ~(seen.last.is_hint & hint.to_next)
     notes = jnp.where(silent, unwarned, noted)
     notes = _finesse(rules, notes, seen, kinds)
-    notes = common.move_down(seen, notes, jnp.uint32(rules.all_cards))
+    notes = seen.last.shifted(notes, rules.all_cards)
     return _locate(rules, jnp.where(present, notes, rules.all_cards), present, seen)
 
 
@@ -101,16 +105,16 @@ def next_discards(notes: jax.Array, present: jax.Array, kinds: CardClasses) -> j
 
 
 def _no_warning(
-    notes: jax.Array, seen: DecodedObservation, board: Board, kinds: CardClasses
+    notes: jax.Array, seen: SeatObservation, board: SeatObservation, kinds: CardClasses
 ) -> jax.Array:
     """Notes if the last player gave the next no warning: its next discard is not valuable."""
     next_player = jnp.roll(seen.last.actor, 1)
     safe = next_discards(notes, seen.knowledge != 0, kinds) & next_player[:, None]
-    return jnp.where(safe & (board.deck > 0) & (board.tokens > 0), notes & ~kinds.valuable, notes)
+    return jnp.where(safe & (board.deck > 0) & (board.info > 0), notes & ~kinds.valuable, notes)
 
 
 def _finesse(
-    rules: Rules, notes: jax.Array, seen: DecodedObservation, kinds: CardClasses
+    rules: Rules, notes: jax.Array, seen: SeatObservation, kinds: CardClasses
 ) -> jax.Array:
     """Notes after a finesse: a known playable card is discarded, so another player has it."""
     last = seen.last
@@ -133,7 +137,7 @@ def _finesse(
     return jnp.where(is_finesse, found, notes)
 
 
-def _newest(seen: DecodedObservation) -> jax.Array:
+def _newest(seen: SeatObservation) -> jax.Array:
     """Newest card of each hand, bool[P, H]."""
     present = seen.knowledge != 0
     return present & ~jnp.roll(present, -1, axis=1).at[:, -1].set(False)
@@ -153,7 +157,7 @@ def _warned(
 def _read_hint(
     rules: Rules,
     notes: jax.Array,
-    seen: DecodedObservation,
+    seen: SeatObservation,
     kinds: CardClasses,
     hint: common.LastHint,
 ) -> jax.Array:
@@ -166,7 +170,7 @@ def _read_hint(
     open_ = (hint.touched | hint.untouched) & is_undecided(before, kinds.playable)
     identified = jnp.any(open_ & is_certain(after, kinds.playable))
     candidate = open_ & hint.touched & is_undecided(after, kinds.playable)
-    newest = candidate & (jnp.cumsum(candidate[:, ::-1], axis=1)[:, ::-1] == 1)
+    newest = last_true(candidate)
     meant = newest & ~jnp.any(warned) & ~hint.reclaim & ~identified
     return jnp.where(meant, after & kinds.playable, after)
 
@@ -174,15 +178,13 @@ def _read_hint(
 _Going = tuple[jax.Array, jax.Array, jax.Array]
 
 
-def _locate(
-    rules: Rules, notes: jax.Array, present: jax.Array, seen: DecodedObservation
-) -> jax.Array:
+def _locate(rules: Rules, notes: jax.Array, present: jax.Array, seen: SeatObservation) -> jax.Array:
     """Exclude copies gone or located in hands, until no further card is located."""
-    board = common.board_now(seen)
+    left = common.copies_left(rules, seen)
 
     def again(going: _Going) -> _Going:
         notes, located, _ = going
-        notes = rule_out(rules, notes, board, located)
+        notes = rule_out(notes, left, located)
         now = _located(rules, notes, present)
         return notes, now, jnp.any(now != located)
 
@@ -192,25 +194,25 @@ def _locate(
 
 def _located(rules: Rules, notes: jax.Array, present: jax.Array) -> jax.Array:
     known = jnp.where(present & (count(notes) == 1), notes, 0)
-    return jnp.sum(members(rules, known), axis=(0, 1))
+    return tally(rules, known)
 
 
 def _hints(
     rules: Rules,
     notes: jax.Array,
-    seen: DecodedObservation,
+    seen: SeatObservation,
     kinds: CardClasses,
     discards: jax.Array,
 ) -> jax.Array:
     """Number of identities that each hint excludes, int32[P-1, V]; 0 if it would mislead."""
-    cards = jnp.array(common.hint_cards(rules))[:, None]
+    cards = jnp.array(rules.hint_cards, jnp.uint32)[:, None]
     touched, present = common.touches(rules, seen), (seen.knowledge != 0)[1:, None]
     before = notes[1:, None]
     after = jnp.where(touched, before & cards, before & ~cards)
     open_ = present & is_undecided(before, kinds.playable)
     reveals = jnp.any(open_ & is_certain(after, kinds.playable), axis=-1)
     candidate = open_ & touched & is_undecided(after, kinds.playable)
-    newest = candidate & (jnp.cumsum(candidate[..., ::-1], axis=-1)[..., ::-1] == 1)
+    newest = last_true(candidate)
     good = jnp.any(newest & common.in_set(seen.hands, kinds.playable)[1:, None], axis=-1)
 
     is_rank = jnp.arange(touched.shape[1]) >= rules.num_colors
@@ -225,15 +227,13 @@ def _size(cards: jax.Array) -> jax.Array:
     return jnp.where(cards == 0, CONFUSED, count(cards))
 
 
-def choose(rules: Rules, notes: jax.Array, seen: DecodedObservation) -> jax.Array:
+def choose(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
-    board = common.board_now(seen)
-    kinds, present = card_classes(rules, board), seen.knowledge != 0
+    kinds, present = card_classes(rules, seen), seen.knowledge != 0
     mine = notes[0]
     known = jnp.where(present[0] & (count(mine) == 1), mine, 0)
-    eye = jnp.sum(members(rules, seen.hands), axis=(0, 1))
-    eye += jnp.sum(members(rules, known), axis=0)
-    private = rule_out(rules, mine, board, eye)
+    eye = tally(rules, seen.hands) + tally(rules, known)
+    private = rule_out(mine, common.copies_left(rules, seen), eye)
     play, plays = _play(rules, mine, private, present[0], kinds)
     guess, guesses = _mystery(private, present[0], kinds, seen)
 
@@ -283,7 +283,7 @@ def _by_rank(rules: Rules, cards: jax.Array, unknown: int, step: int, first: int
 
 
 def _mystery(
-    private: jax.Array, present: jax.Array, kinds: CardClasses, seen: DecodedObservation
+    private: jax.Array, present: jax.Array, kinds: CardClasses, seen: SeatObservation
 ) -> tuple[jax.Array, jax.Array]:
     """Near the end: the newest slot most likely playable, and True if it is to be tried."""
     late = seen.deck <= jnp.where(seen.lives >= 3, 3, 1)

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots import odwyer_common as common
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
-from hanabi_rl.agents.bots.odwyer_common import Board
 from hanabi_rl.agents.bots.simple import lowest_playable, newly_playable, still_playable
+from hanabi_rl.games.hanabi.cards import next_cards
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.bots import holmes
@@ -38,16 +38,18 @@ def nothing_known(rules: Rules) -> Notes:
     return jax.tree.map(lambda blank: jnp.full(shape, blank), BLANK)
 
 
-def observe(rules: Rules, notes: Notes, seen: DecodedObservation) -> Notes:
+def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     """Notes after the last move."""
     board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
     notes = _after_rank_hint(rules, notes, board, hint, seen)
-    notes = jax.tree.map(lambda note, blank: common.move_down(seen, note, blank), notes, BLANK)
+    notes = jax.tree.map(seen.last.shifted, notes, BLANK)
     return _after_play(rules, notes, board, seen)
 
 
-def _after_color_hint(rules: Rules, notes: Notes, board: Board, hint: common.LastHint) -> Notes:
+def _after_color_hint(
+    rules: Rules, notes: Notes, board: SeatObservation, hint: common.LastHint
+) -> Notes:
     touched = hint.touched & hint.is_color
     color = jnp.maximum(common.color_of(rules, hint.cards & -hint.cards), 0)
     next_rank = jnp.minimum(common.piles(rules, board)[color], rules.num_ranks - 1)
@@ -65,7 +67,7 @@ def _after_color_hint(rules: Rules, notes: Notes, board: Board, hint: common.Las
 
 
 def _after_rank_hint(
-    rules: Rules, notes: Notes, board: Board, hint: common.LastHint, seen: DecodedObservation
+    rules: Rules, notes: Notes, board: SeatObservation, hint: common.LastHint, seen: SeatObservation
 ) -> Notes:
     touched = hint.touched & hint.is_rank & ~hint.reclaim
     rank = common.rank_of(rules, hint.cards & -hint.cards)
@@ -79,20 +81,18 @@ def _after_rank_hint(
     )
 
 
-def _after_play(rules: Rules, notes: Notes, board: Board, seen: DecodedObservation) -> Notes:
+def _after_play(rules: Rules, notes: Notes, board: SeatObservation, seen: SeatObservation) -> Notes:
     last, card = seen.last, seen.last.card
     was_last = last.scored & common.in_set(card, common.last_copies(rules, board))
     stays = still_playable(rules, notes.color, notes.rank, card) | ~last.scored | was_last
-    passed = last.scored & (
-        lowest_missing(rules, common.board_now(seen)) > common.rank_of(rules, card)
-    )
+    passed = last.scored & (lowest_missing(rules, seen) > common.rank_of(rules, card))
     of_rank = notes.rank == common.rank_of(rules, card)
     return notes._replace(
         playable=notes.playable & stays, worthless=notes.worthless | (passed & of_rank)
     )
 
 
-def next_discards(notes: "Notes | holmes.Notes", seen: DecodedObservation) -> jax.Array:
+def next_discards(notes: "Notes | holmes.Notes", seen: SeatObservation) -> jax.Array:
     """Next discard of each seat, bool[P, H]: its oldest card not flagged valuable; none while a
     card is flagged playable or worthless."""
     present = seen.knowledge != 0
@@ -101,31 +101,30 @@ def next_discards(notes: "Notes | holmes.Notes", seen: DecodedObservation) -> ja
     return common.at_slot(slot, there & ~busy, seen.hands.shape[1])
 
 
-def could_be_valuable(rules: Rules, board: Board, cards: jax.Array) -> jax.Array:
+def could_be_valuable(rules: Rules, board: SeatObservation, cards: jax.Array) -> jax.Array:
     """True if one of the cards is the last copy of a card not played yet."""
     return common.in_set(cards, common.last_copies(rules, board))
 
 
-def lowest_missing(rules: Rules, board: Board) -> jax.Array:
+def lowest_missing(rules: Rules, board: SeatObservation) -> jax.Array:
     """Lowest rank that some colour needs, from 0; the number of ranks if all are complete."""
     return jnp.min(common.piles(rules, board))
 
 
-def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
+def choose(rules: Rules, notes: Notes, seen: SeatObservation) -> jax.Array:
     """Action of the observer, int32[]."""
-    board = common.board_now(seen)
-    playable = common.playable_cards(rules, board)
+    playable = next_cards(rules, seen.played)
     discards = next_discards(notes, seen)
     wrong = (seen.hands != 0) & ((seen.hands & playable) == 0)
     unknown = (wrong & (notes.rank < 0))[1:, None]
     touched = common.touches(rules, seen)
     by_color = jnp.arange(touched.shape[1]) < rules.num_colors
     misleads = jnp.any(touched & jnp.where(by_color[:, None], unknown, wrong[1:, None]), axis=-1)
-    ranks = jnp.array(common.hint_cards(rules))
-    warns = jnp.any(touched & discards[1:, None], axis=-1) & could_be_valuable(rules, board, ranks)
+    ranks = jnp.array(rules.hint_cards, jnp.uint32)
+    warns = jnp.any(touched & discards[1:, None], axis=-1) & could_be_valuable(rules, seen, ranks)
     allowed = ~misleads & ~(warns & ~by_color)
     worth = jnp.where(allowed, newly_playable(rules, notes.playable, seen), 0)
-    urgent = jnp.any(discards[1] & common.in_set(seen.hands[1], common.last_copies(rules, board)))
+    urgent = jnp.any(discards[1] & common.in_set(seen.hands[1], common.last_copies(rules, seen)))
     saved = jnp.sum(jnp.where(discards[1], seen.hands[1], 0))
     return decide(rules, notes, seen, worth, urgent, saved, jnp.bool_(False), jnp.int32(0))
 
@@ -133,7 +132,7 @@ def choose(rules: Rules, notes: Notes, seen: DecodedObservation) -> jax.Array:
 def decide(
     rules: Rules,
     notes: "Notes | holmes.Notes",
-    seen: DecodedObservation,
+    seen: SeatObservation,
     worth: jax.Array,
     urgent: jax.Array,
     saved: jax.Array,

@@ -37,9 +37,9 @@ from hanabi_rl.agents.search.history import FeatureSpec, MoveHistory, Position
 from hanabi_rl.agents.search.models import SearchModels, model_logits
 from hanabi_rl.agents.structured.features import features_of, update_memory
 from hanabi_rl.agents.structured.hint_memory import Memory, next_seat
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.games.hanabi.dynamics import finished, legal_for_current_player, score, step
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
@@ -174,7 +174,7 @@ def decide(
     start = _Work(
         time=jnp.int32(0),
         stop=jnp.bool_(False),
-        policy=jnp.zeros(rules.num_moves),
+        policy=jnp.zeros(rules.num_actions),
         tried=jnp.zeros(settings.max_moves, jnp.int32),
         num_tried=jnp.int32(1),
         loglik=hands.loglik,

@@ -12,10 +12,11 @@ from hanabi_rl.agents.search.state_from_view import last_action, last_card, stat
 from hanabi_rl.agents.structured.features import update_memory
 from hanabi_rl.agents.structured.hint_memory import Memory, init_memory, next_game, next_seat
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.seat_observation import SeatObservation, from_observation
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi.bits import pack_deck
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import State, pack_counters, select_games
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation, from_observation
+from hanabi_rl.games.hanabi.state import State, pack_counters
 from hanabi_rl.nn.structured_network import FeatureSet
 
 
@@ -87,13 +88,13 @@ def update_carry(
     history = select_games(reset, fresh, history)
     seat_obs = from_observation(rules, obs)
     past, length = _append_move(rules, history, seat_obs, ~reset)
-    moved = jnp.any(seat_obs.seen.last.actor, axis=0)
+    moved = jnp.any(seat_obs.last.actor, axis=0)
     over = history.now.state
     state = state_of(
         rules,
         seat_obs,
         turn=jnp.where(moved, over.turn + 1, 0),
-        last_round=jnp.where(moved & (seat_obs.seen.deck == 0), over.last_round + 1, 0),
+        last_round=jnp.where(moved & (seat_obs.deck == 0), over.last_round + 1, 0),
     )
     memory = history.memory
     if spec.features != "facts" or spec.profile:
@@ -137,7 +138,7 @@ def _append_move(
     rules: Rules, history: SearchCarry, seat_obs: SeatObservation, known: jax.Array
 ) -> tuple[MoveHistory, jax.Array]:
     """Add the move since `history.now`, if `known` bool[N], and return history and length."""
-    last, past = seat_obs.seen.last, history.past
+    last, past = seat_obs.last, history.past
     row = jnp.arange(rules.num_players)[:, None]
     actor = jnp.sum(jnp.where(last.actor, row, 0), axis=0)
     # an own card left the hand from slot `gone`; those above it moved down

@@ -29,7 +29,7 @@ from hanabi_rl.agents.search.history import (
 from hanabi_rl.agents.search.models import SearchModels, required_features
 from hanabi_rl.agents.structured.hint_memory import FEATURE_SETS
 from hanabi_rl.agents.wrapper import Wrapper
-from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.storage.renamed_fields import RENAMED_SETTINGS
 
@@ -84,7 +84,7 @@ class SearchPolicy(Wrapper):
 
         def one(game: tuple[SearchCarry, jax.Array]) -> jax.Array:
             history, mine = game
-            idle = jnp.zeros(self.rules.num_moves)
+            idle = jnp.zeros(self.rules.num_actions)
             return jax.lax.cond(mine, lambda: self._decide(history).logits, lambda: idle)
 
         # one game after the other, so that a row's output is bitwise independent of others; the
@@ -112,7 +112,9 @@ def with_search(policy: Policy, models: Sequence[Policy], settings: SearchConfig
     Raises ValueError for a policy or model that reads observations: its private memory would have
     to be recomputed for every possible hand.
     """
-    fewer = dataclasses.replace(settings, max_moves=min(settings.max_moves, policy.rules.num_moves))
+    fewer = dataclasses.replace(
+        settings, max_moves=min(settings.max_moves, policy.rules.num_actions)
+    )
     found = SearchPolicy(policy, models=tuple(models), settings=fewer)
     for where, each in (("", policy), *(("partner_model: ", model) for model in models)):
         if getattr(each, "feature_spec", None) is None:

@@ -12,11 +12,10 @@ are exhausted, so observations, legal moves and beliefs are unchanged.
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.bots.obs_view import LastMove
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.actions import Moves, encode
 from hanabi_rl.games.hanabi.bits import pack_deck, union
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import LastMove, SeatObservation
 from hanabi_rl.games.hanabi.state import State, pack_counters, pack_last
 
 
@@ -30,7 +29,7 @@ def state_of(
         turn: int32[N], moves made.
         last_round: int32[N], moves since the deck ran out, which observations omit.
     """
-    seen, last = seat_obs.seen, seat_obs.seen.last
+    last = seat_obs.last
     games = turn.shape[0]
 
     def word(sets: jax.Array, groups: tuple[int, ...], named: jax.Array | None) -> jax.Array:
@@ -47,16 +46,16 @@ def state_of(
     return State(
         rules=rules,
         deck=pack_deck(jnp.zeros((games, rules.deck_size), jnp.uint8)),
-        colors=word(seen.hands, rules.color_cards, None),
-        ranks=word(seen.hands, rules.rank_cards, None),
-        possible_colors=word(seen.knowledge, rules.color_cards, seen.color_named),
-        possible_ranks=word(seen.knowledge, rules.rank_cards, seen.rank_named),
-        fireworks=seen.played,
+        colors=word(seat_obs.hands, rules.color_cards, None),
+        ranks=word(seat_obs.hands, rules.rank_cards, None),
+        possible_colors=word(seat_obs.knowledge, rules.color_cards, seat_obs.color_named),
+        possible_ranks=word(seat_obs.knowledge, rules.rank_cards, seat_obs.rank_named),
+        fireworks=seat_obs.played,
         discards=seat_obs.discards.T,
         counters=pack_counters(
-            deck_left=seen.deck,
-            info_tokens=seen.info,
-            life_tokens=seen.lives,
+            deck_left=seat_obs.deck,
+            info_tokens=seat_obs.info,
+            life_tokens=seat_obs.lives,
             player=jnp.zeros(games, jnp.uint32),
             last_round=last_round,
         ),

@@ -5,20 +5,16 @@ copies. The number of copies in any set is then a few population counts.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from hanabi_rl.agents.bots.hint_inference import card_facts, union_and_repeats
 from hanabi_rl.games.batching import materialize
-from hanabi_rl.games.hanabi.cards import next_cards, useless_cards
+from hanabi_rl.games.hanabi.cards import Planes, without_copy
 from hanabi_rl.games.hanabi.rules import Rules
-
-if TYPE_CHECKING:
-    from hanabi_rl.agents.structured.seat_observation import SeatObservation
-
-Planes = Sequence[jax.Array]
-"""Entry j is the set uint32[N] of cards with at least j + 1 copies."""
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 class CardCounts(NamedTuple):
@@ -33,40 +29,24 @@ class CardCounts(NamedTuple):
     repeated: jax.Array  # cards seen twice in others' hands
 
 
-def count_cards(rules: Rules, seat_obs: "SeatObservation") -> CardCounts:
+def count_cards(rules: Rules, seat_obs: SeatObservation) -> CardCounts:
     """Count cards from an observation."""
-    seen = seat_obs.seen
-    planes = [jnp.full_like(seen.played, full) for full in rules.full_planes]
-    for gone in seat_obs.discards:
-        planes = _take(planes, gone)
-    kept = planes  # copies in fireworks, hands and deck
-    useless = materialize(useless_cards(rules, seen.played, ~kept[0] & rules.all_cards))
-    left = [materialize(plane) for plane in _take(planes, seen.played)]
-    unseen, once, repeated = left, jnp.zeros_like(useless), jnp.zeros_like(useless)
-    for hand in seen.hands[1:]:
+    facts = card_facts(rules, seat_obs)
+    planes = [jnp.full_like(seat_obs.played, full) for full in rules.full_planes]
+    for gone in (*seat_obs.discards, seat_obs.played):
+        planes = without_copy(planes, gone)
+    left = unseen = [materialize(plane) for plane in planes]
+    for hand in seat_obs.hands[1:]:
         for card in hand:
-            unseen = _take(unseen, card)
-            repeated |= once & card
-            once |= card
-    single = kept[0] & ~kept[1] if len(kept) > 1 else kept[0]
+            unseen = without_copy(unseen, card)
     return CardCounts(
-        playable=materialize(next_cards(rules, seen.played) & ~useless),
-        useless=useless,
-        critical=materialize(single & ~useless),
+        playable=facts.playable,
+        useless=facts.useless,
+        critical=facts.critical,
         left=left,
         unseen=[materialize(plane) for plane in unseen],
-        repeated=materialize(repeated),
+        repeated=union_and_repeats(seat_obs.hands[1:]).repeated,
     )
-
-
-def _take(planes: Planes, cards: jax.Array) -> list[jax.Array]:
-    """Remove one copy of each card in the set."""
-    fewer = []
-    for plane in reversed(planes):
-        taken = plane & cards
-        fewer.append(plane & ~taken)
-        cards = cards & ~taken
-    return fewer[::-1]
 
 
 def copies(sets: jax.Array, planes: Planes) -> jax.Array:
@@ -83,22 +63,3 @@ def one_group(cards: jax.Array, groups: Sequence[int]) -> jax.Array:
     for group in groups:
         within |= (cards & ~jnp.uint32(group)) == 0
     return within
-
-
-def older(mask: jax.Array) -> jax.Array:
-    """Number of true entries before each along the second last axis: bool[..., H, N] -> int32."""
-    counts, so_far = [], jnp.zeros_like(mask[..., 0, :], jnp.int32)
-    for slot in range(mask.shape[-2]):
-        counts.append(so_far)
-        so_far += mask[..., slot, :]
-    return jnp.stack(counts, axis=-2)
-
-
-def first_true(mask: jax.Array) -> jax.Array:
-    """Keep the first true entry along the second last axis of bool[..., H, N]."""
-    return mask & (older(mask) == 0)
-
-
-def last_true(mask: jax.Array) -> jax.Array:
-    """Keep the last true entry along the second last axis of bool[..., H, N]."""
-    return mask & jnp.flip(older(jnp.flip(mask, -2)) == 0, -2)

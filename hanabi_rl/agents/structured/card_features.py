@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.card_counts import CardCounts, copies, older, one_group
+from hanabi_rl.agents.structured.card_counts import CardCounts, copies, one_group
 from hanabi_rl.agents.structured.packed_features import QUANTIZED_ONE, Columns, quantize
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.batching import materialize
-from hanabi_rl.games.hanabi.bits import union
+from hanabi_rl.games.hanabi.bits import older, union
 from hanabi_rl.games.hanabi.cards import is_single, successors
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.structured.hint_memory import HintSnapshot
@@ -30,13 +30,13 @@ class HandFacts(NamedTuple):
 
 def hand_facts(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> HandFacts:
     """Compute facts of positions and hints."""
-    held = seat_obs.seen.knowledge != 0
-    unhinted = held & ~seat_obs.seen.hinted
-    hinted = jnp.where(seat_obs.seen.hinted, seat_obs.seen.hands, 0)
+    held = seat_obs.knowledge != 0
+    unhinted = held & ~seat_obs.hinted
+    hinted = jnp.where(seat_obs.hinted, seat_obs.hands, 0)
     return HandFacts(
         held=held,
         unhinted=unhinted,
-        older_unhinted=quantize(older(unhinted) / rules.hand_size),
+        older_unhinted=quantize(older(unhinted, axis=-2) / rules.hand_size),
         hinted_elsewhere=materialize(union([card for hand in hinted for card in hand])),
     )
 
@@ -58,8 +58,8 @@ class CardProbs(NamedTuple):
 
 def own(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
     """Features `facts` of the observer's cards."""
-    seen, last = seat_obs.seen, seat_obs.seen.last
-    mine = materialize(seen.knowledge[0] & counts.unseen[0])
+    last = seat_obs.last
+    mine = materialize(seat_obs.knowledge[0] & counts.unseen[0])
     playable, useless, critical, *rest = CardProbs(mine, counts.unseen).of(
         counts.playable,
         counts.useless,
@@ -71,7 +71,7 @@ def own(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: Hand
     was_hinted = last.touched & last.target[0]
     return [
         hands.held[0],
-        seen.hinted[0],
+        seat_obs.hinted[0],
         hands.older_unhinted[0],
         playable,
         useless,
@@ -98,19 +98,19 @@ def others(
     rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts
 ) -> Columns:
     """Features `facts` of visible cards and of their owners' knowledge."""
-    seen, last = seat_obs.seen, seat_obs.seen.last
-    cards = seen.hands[1:]
-    knowledge = seen.knowledge[1:]
+    last = seat_obs.last
+    cards = seat_obs.hands[1:]
+    knowledge = seat_obs.knowledge[1:]
     probs = CardProbs(knowledge, counts.left)
     playable, useless, critical = probs.of(counts.playable, counts.useless, counts.critical)
     was_hinted = last.touched & last.target[1:, None]
-    mine = jnp.where(seen.hinted[0], seen.knowledge[0] & counts.unseen[0], 0)
+    mine = jnp.where(seat_obs.hinted[0], seat_obs.knowledge[0] & counts.unseen[0], 0)
     return [
         hands.held[1:],
         *card_value_features(rules, counts, cards),
         (cards & counts.repeated) != 0,
         (cards & union(list(mine))) != 0,
-        seen.hinted[1:],
+        seat_obs.hinted[1:],
         hands.older_unhinted[1:],
         playable,
         quantize(playable / jnp.maximum(QUANTIZED_ONE - useless, QUANTIZED_ONE // 20)),
@@ -147,7 +147,7 @@ def own_hint_history(
     ages: jax.Array,
 ) -> Columns:
     """Features `hint-history` of the observer's cards."""
-    mine = materialize(seat_obs.seen.knowledge[0] & counts.unseen[0])
+    mine = materialize(seat_obs.knowledge[0] & counts.unseen[0])
     own_snapshot = jax.tree.map(lambda field: field[:, 0], snapshot)
     recent, ever = awaited_cards(rules, seat_obs, counts, snapshot)
     return [
@@ -164,10 +164,10 @@ def others_hint_history(
     ages: jax.Array,
 ) -> Columns:
     """Features `hint-history` of the visible cards."""
-    probs = CardProbs(seat_obs.seen.knowledge[1:], counts.left)
+    probs = CardProbs(seat_obs.knowledge[1:], counts.left)
     theirs = jax.tree.map(lambda field: field[:, 1:], snapshot)
     recent, ever = awaited_cards(rules, seat_obs, counts, snapshot)
-    cards = seat_obs.seen.hands[1:]
+    cards = seat_obs.hands[1:]
     return [
         *_hint_records(rules, counts, theirs, ages[1:], probs),
         (cards & recent) != 0,
@@ -225,17 +225,16 @@ def awaited_cards(
 ) -> tuple[jax.Array, jax.Array]:
     """Playable cards, visible in no hand, that a hinted card of another hand waits for, uint32[N]
     each: for hints since the observer's last turn, and for all hints."""
-    seen = seat_obs.seen
-    visible = union([card for hand in seen.hands[1:] for card in hand])
+    visible = union([card for hand in seat_obs.hands[1:] for card in hand])
 
     def missing(hinted: jax.Array) -> jax.Array:
-        waiting = union([card for hand in jnp.where(hinted, seen.hands, 0) for card in hand])
+        waiting = union([card for hand in jnp.where(hinted, seat_obs.hands, 0) for card in hand])
         needed = jnp.zeros_like(waiting)
         for _ in range(rules.num_ranks - 1):
             below = (waiting & ~jnp.uint32(rules.rank_cards[0])) >> 1
-            waiting = below & ~seen.played
+            waiting = below & ~seat_obs.played
             needed |= waiting
         return materialize(needed & counts.playable & ~visible)
 
     recently = snapshot.hinted[0] & (snapshot.age[0] < rules.num_players)
-    return missing(recently), missing(seen.hinted)
+    return missing(recently), missing(seat_obs.hinted)

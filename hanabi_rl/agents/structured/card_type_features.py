@@ -12,10 +12,10 @@ from hanabi_rl.agents.structured.card_counts import count_cards
 from hanabi_rl.agents.structured.card_features import awaited_cards
 from hanabi_rl.agents.structured.hint_memory import Memory, records, unpack
 from hanabi_rl.agents.structured.packed_features import Columns, unpack_columns
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.hanabi.bits import bit, union
 from hanabi_rl.games.hanabi.cards import successors
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 from hanabi_rl.nn.structured_network import FeatureSet
 
 
@@ -35,15 +35,15 @@ def card_type_features(
 
     `after` is the memory after the last move (`features.update_memory`), in the observer's frame.
     """
-    seen, counts = seat_obs.seen, count_cards(rules, seat_obs)
+    counts = count_cards(rules, seat_obs)
     cards = bit(jnp.arange(rules.num_cards))[:, None]
 
     def has(sets: jax.Array) -> jax.Array:
         """Membership of each card type in sets uint32[..., N]: bool[..., K, N]."""
         return (sets[..., None, :] & cards) != 0
 
-    held = [card for hand in seen.hands[1:] for card in hand]
-    hinted = [card for hand in jnp.where(seen.hinted, seen.hands, 0)[1:] for card in hand]
+    held = [card for hand in seat_obs.hands[1:] for card in hand]
+    hinted = [card for hand in jnp.where(seat_obs.hinted, seat_obs.hands, 0)[1:] for card in hand]
     above = successors(rules, counts.playable)
     of_kind = [
         *map(jnp.uint32, rules.rank_cards),
@@ -56,14 +56,14 @@ def card_type_features(
         union(held),
         union(hinted),
     ]
-    of_place = [seen.knowledge[0] & counts.unseen[0]]
+    of_place = [seat_obs.knowledge[0] & counts.unseen[0]]
     if feature_set != "facts":
         snapshot = records(unpack(after))
         of_kind += awaited_cards(rules, seat_obs, counts, snapshot)
         for at in range(2):
             then = snapshot.playable[at, 0]
             of_place += [then, successors(rules, then), snapshot.critical[at, 0]]
-    sets = [jnp.broadcast_to(x, seen.played.shape) for x in of_kind]
+    sets = [jnp.broadcast_to(x, seat_obs.played.shape) for x in of_kind]
     kinds: Columns = [has(x) for x in sets]
     places: Columns = [has(x) for x in of_place]
     return CardTypeFeatures(

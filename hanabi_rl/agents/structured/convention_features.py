@@ -25,15 +25,14 @@ from hanabi_rl.agents.bots.hint_inference import (
     soon_playable,
     union_and_repeats,
 )
-from hanabi_rl.agents.bots.obs_view import DecodedObservation
 from hanabi_rl.agents.structured.card_counts import CardCounts, copies
 from hanabi_rl.agents.structured.card_features import CardProbs
 from hanabi_rl.agents.structured.packed_features import Columns
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.batching import materialize
 from hanabi_rl.games.hanabi.bits import count, union
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 _SIGNED = [False] * 12 + [True, False, True]
 
@@ -53,14 +52,12 @@ def features(
     rules: Rules, seat_obs: SeatObservation, counts: CardCounts, public: CommonKnowledge
 ) -> list[Columns]:
     """Columns that this set adds to the features of table, own cards, others' cards and hints."""
-    everyone, mine, board, danger, effects = _read(rules, public, seat_obs.seen, counts.unseen[0])
+    everyone, mine, board, danger, effects = _read(rules, public, seat_obs, counts.unseen[0])
     own = CardProbs(mine.candidates[0] & counts.unseen[0], counts.unseen)
     theirs = CardProbs(everyone.candidates[1:], counts.left)
     soon = soon_playable(rules, board, everyone.claimed)
-    held = seat_obs.seen.hands[1:]
-    next_wrong = jnp.any(
-        everyone.playable[1] & ((seat_obs.seen.hands[1] & counts.playable) == 0), 0
-    )
+    held = seat_obs.hands[1:]
+    next_wrong = jnp.any(everyone.playable[1] & ((seat_obs.hands[1] & counts.playable) == 0), 0)
     next_idle = ~jnp.any(everyone.playable[1] | everyone.trash[1], axis=0)
     best = jnp.maximum(jnp.max(effects.worth, axis=0), -50.0)
     table_columns = [
@@ -121,7 +118,7 @@ def _by_action(rules: Rules, column: jax.Array) -> jax.Array:
 
 
 def _read(
-    rules: Rules, public: CommonKnowledge, seen: DecodedObservation, unseen: jax.Array
+    rules: Rules, public: CommonKnowledge, seen: SeatObservation, unseen: jax.Array
 ) -> tuple[HandInference, HandInference, CardFacts, jax.Array, HintEffects]:
     """Return the inferences of all players, those of the observer (row 0 only), the board, the next
     player's discard loss and the hint effects. `unseen` uint32[*B]: possible own cards."""
@@ -151,8 +148,8 @@ def _hint_effects(  # type: ignore[no-untyped-def]
     """Effects of all hints. Axes: one hand and its slots, then [P - 1, C + R, *B]."""
     v, players = hint_values.HintValues, range(1, rules.num_players)
     more = danger.ndim
-    by_hint = (len(rules.color_cards) + len(rules.rank_cards), *(1,) * more)
-    cards = jnp.array([*rules.color_cards, *rules.rank_cards], jnp.uint32).reshape(by_hint)
+    by_hint = (len(rules.hint_cards), *(1,) * more)
+    cards = jnp.array(rules.hint_cards, jnp.uint32).reshape(by_hint)
     is_rank = jnp.arange(by_hint[0]).reshape(by_hint) >= rules.num_colors
 
     known, facts = jax.tree.map(_of_targets, (public, facts))

@@ -25,13 +25,13 @@ from hanabi_rl.agents.structured.card_counts import CardCounts, count_cards
 from hanabi_rl.agents.structured.hint_memory import Memory
 from hanabi_rl.agents.structured.packed_features import Columns, unpack_columns
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.seat_observation import (
+from hanabi_rl.games.hanabi.bits import bit
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import (
     SeatObservation,
     from_observation,
     from_state,
 )
-from hanabi_rl.games.hanabi.bits import bit
-from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.nn.structured_network import FeatureSet
 
@@ -128,8 +128,8 @@ def _arrange(rules: Rules, parts: list[Columns]) -> Features:
 
 def table_features(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> list[jax.Array]:
     """Global features: columns [N]."""
-    seen, last, count = seat_obs.seen, seat_obs.seen.last, jax.lax.population_count
-    heights = [count(seen.played & jnp.uint32(c)) for c in rules.color_cards]
+    last, count = seat_obs.last, jax.lax.population_count
+    heights = [count(seat_obs.played & jnp.uint32(c)) for c in rules.color_cards]
     high = [
         sum(((h == r).astype(jnp.uint32) for h in heights), jnp.uint32(0)) / rules.num_colors
         for r in range(rules.num_ranks + 1)
@@ -137,16 +137,16 @@ def table_features(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) 
     to_play = count(~counts.useless & rules.all_cards).astype(jnp.float32)
     return [
         *high,
-        *[seen.lives == n for n in range(rules.max_life_tokens + 1)],
-        *[seen.info == n for n in range(rules.max_info_tokens + 1)],
-        count(seen.played) / rules.max_score,
+        *[seat_obs.lives == n for n in range(rules.max_life_tokens + 1)],
+        *[seat_obs.info == n for n in range(rules.max_info_tokens + 1)],
+        count(seat_obs.played) / rules.max_score,
         to_play / rules.max_score,
         count(counts.playable) / rules.num_colors,
         count(counts.critical) / rules.max_score,
-        seen.deck / rules.deck_size,
-        seen.deck == 0,
-        seen.deck <= 1,
-        0.2 + (seen.deck + rules.num_players - to_play) / rules.deck_size,  # discards to spare
+        seat_obs.deck / rules.deck_size,
+        seat_obs.deck == 0,
+        seat_obs.deck <= 1,
+        0.2 + (seat_obs.deck + rules.num_players - to_play) / rules.deck_size,  # discards to spare
         jnp.any(last.slot, axis=0),
         last.is_hint,
         last.is_rank_hint,

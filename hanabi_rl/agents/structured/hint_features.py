@@ -4,25 +4,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
+from hanabi_rl.agents.structured.card_counts import CardCounts
 from hanabi_rl.agents.structured.card_features import CardProbs, HandFacts, card_value_features
 from hanabi_rl.agents.structured.packed_features import Columns
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
 from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.hanabi.bits import first_true, last_true
 from hanabi_rl.games.hanabi.cards import is_single
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
 def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
     """Features `facts`: touched cards, and the receiver's knowledge by counting after the hint."""
-    seen = seat_obs.seen
     touched = _touched(rules, seat_obs)
     new = touched & hands.unhinted[1:, None]
     named, by_rank = _named(rules), _by_rank(rules)
-    held = seen.hands[1:]
-    knowledge = seen.knowledge[1:, None]
+    held = seat_obs.hands[1:]
+    knowledge = seat_obs.knowledge[1:, None]
     after = CardProbs(materialize(jnp.where(touched, knowledge & named, 0)), counts.left)
-    before = CardProbs(seen.knowledge[1:], counts.left)
+    before = CardProbs(seat_obs.knowledge[1:], counts.left)
     facts: Columns = card_value_features(rules, counts, held)[rules.num_ranks :]
     facts += [(held & counts.repeated) != 0, (held & hands.hinted_elsewhere) != 0]
     of_slots: Columns = [touched, new]
@@ -52,13 +52,15 @@ def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: Ha
 
 def hint_history(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> Columns:
     """Features `hint-history`: the receiver's record of each touched card."""
-    unhinted = ((seat_obs.seen.knowledge != 0) & ~seat_obs.seen.hinted)[1:, None]
+    unhinted = ((seat_obs.knowledge != 0) & ~seat_obs.hinted)[1:, None]
     touched = _touched(rules, seat_obs)
     new = touched & unhinted
-    oldest, newest_new = new & first_true(unhinted), last_true(new)
-    knowledge = seat_obs.seen.knowledge[1:, None] & _named(rules)
+    oldest, newest_new = new & first_true(unhinted, axis=-2), last_true(new, axis=-2)
+    knowledge = seat_obs.knowledge[1:, None] & _named(rules)
     after = CardProbs(jnp.where(touched, knowledge, 0), counts.left)
-    return by_slot(rules, [oldest, newest_new, last_true(touched), *after.of(counts.critical)])
+    return by_slot(
+        rules, [oldest, newest_new, last_true(touched, axis=-2), *after.of(counts.critical)]
+    )
 
 
 def by_slot(rules: Rules, columns: Columns) -> Columns:
@@ -68,12 +70,12 @@ def by_slot(rules: Rules, columns: Columns) -> Columns:
 
 def _touched(rules: Rules, seat_obs: SeatObservation) -> jax.Array:
     """bool[P - 1, C + R, H, N]."""
-    return (seat_obs.seen.hands[1:, None] & _named(rules)) != 0
+    return (seat_obs.hands[1:, None] & _named(rules)) != 0
 
 
 def _named(rules: Rules) -> jax.Array:
     """All cards of each colour and each rank, uint32[C + R, 1, 1]."""
-    return jnp.array([*rules.color_cards, *rules.rank_cards], jnp.uint32)[:, None, None]
+    return jnp.array(rules.hint_cards, jnp.uint32)[:, None, None]
 
 
 def _by_rank(rules: Rules) -> np.ndarray:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured.card_counts import CardCounts, first_true, last_true
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
-from hanabi_rl.games.batching import materialize
+from hanabi_rl.agents.bots.hint_inference import CommonKnowledge, update_common_knowledge
+from hanabi_rl.agents.structured.card_counts import CardCounts
+from hanabi_rl.games.batching import materialize, select_games
+from hanabi_rl.games.hanabi.bits import first_true, last_true
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 from hanabi_rl.nn.structured_network import FeatureSet
 
 if TYPE_CHECKING:
-    from hanabi_rl.agents.bots.hint_inference import CommonKnowledge
     from hanabi_rl.agents.structured.profile import PlayerProfile
 
 FEATURE_SETS: tuple[FeatureSet, ...] = ("facts", "hint-history", "conventions")
@@ -138,19 +138,15 @@ def update_bits(
     """Memory uint32[W, P, H, N] after the last move, given the memory before it."""
     if feature_set == "facts":
         return bits
-    last = seat_obs.seen.last
+    last = seat_obs.last
     inferred = bits[_INFERRED:_KNOWN]
     if feature_set == "conventions":
         inferred = _update_inferred(rules, bits, seat_obs)[None]
     hinted = _record_hint(rules, bits[:_INFERRED], seat_obs, counts)
     bits = jnp.concatenate([hinted, inferred])
     fresh = init_memory(rules, feature_set, ()).cards[0, 0, : bits.shape[0], None, None, None]
-    younger = jnp.concatenate(
-        [bits[:, :, 1:], jnp.broadcast_to(fresh, (*bits.shape[:2], 1, bits.shape[3]))], axis=2
-    )
-    moved_down = jnp.stack([jnp.any(last.slot[: s + 1], axis=0) for s in range(rules.hand_size)])
-    bits = jnp.where(last.actor[:, None] & moved_down, younger, bits)
-    known = seat_obs.seen.knowledge[None] if feature_set == "conventions" else bits[:0]
+    bits = last.shifted(bits, fresh)
+    known = seat_obs.knowledge[None] if feature_set == "conventions" else bits[:0]
     return materialize(jnp.concatenate([bits, known]))
 
 
@@ -158,10 +154,10 @@ def _record_hint(
     rules: Rules, bits: jax.Array, seat_obs: SeatObservation, counts: CardCounts
 ) -> jax.Array:
     """Records and ages after the last move, before any card is drawn."""
-    last, players = seat_obs.seen.last, rules.num_players
+    last, players = seat_obs.last, rules.num_players
     hinted_before = bits[_LAST] & 1 != 0
     touched = last.touched & last.target[:, None]
-    held = seat_obs.seen.knowledge != 0
+    held = seat_obs.knowledge != 0
     new = touched & ~hinted_before
     row = jnp.arange(players)[:, None]
     giver = jnp.sum(jnp.where(last.actor, row, 0), axis=0)
@@ -170,9 +166,9 @@ def _record_hint(
         touched,
         last.is_rank_hint & touched,
         new,
-        new & first_true(held & ~hinted_before),
-        last_true(new),
-        last_true(touched),
+        new & first_true(held & ~hinted_before, axis=-2),
+        last_true(new, axis=-2),
+        last_true(touched, axis=-2),
     ]
     facts = sum(flag.astype(jnp.uint32) << i for i, flag in enumerate(flags))
     numbers = {"touched": _count(touched), "new": _count(new), "giver": after_owner}
@@ -221,16 +217,12 @@ def ages(bits: jax.Array) -> jax.Array:
 
 def to_common_knowledge(bits: jax.Array, seat_obs: SeatObservation) -> CommonKnowledge:
     """Common knowledge in the sense of `bots/hint_inference.py`, after the last move."""
-    from hanabi_rl.agents.bots.hint_inference import CommonKnowledge
-
-    return CommonKnowledge(seat_obs.seen.knowledge, bits[_INFERRED], seat_obs.seen.hinted)
+    return CommonKnowledge(seat_obs.knowledge, bits[_INFERRED], seat_obs.hinted)
 
 
 def _update_inferred(rules: Rules, bits: jax.Array, seat_obs: SeatObservation) -> jax.Array:
     """Cards that hint meanings allow after the last move, before a draw: uint32[P, H, N]."""
-    from hanabi_rl.agents.bots.hint_inference import CommonKnowledge, update_common_knowledge
-
     before = CommonKnowledge(bits[_KNOWN], bits[_INFERRED], bits[_LAST] & 1 != 0)
-    no_slot = seat_obs.seen.last._replace(slot=jnp.zeros_like(seat_obs.seen.last.slot))
-    seen = seat_obs.seen._replace(last=no_slot)  # this module handles the shift of a draw
+    no_slot = seat_obs.last._replace(slot=jnp.zeros_like(seat_obs.last.slot))
+    seen = seat_obs._replace(last=no_slot)  # this module handles the shift of a draw
     return update_common_knowledge(rules, before, seen).inferred

@@ -10,8 +10,8 @@ from hanabi_rl.agents.structured import hint_memory
 from hanabi_rl.agents.structured.features import Features, features_of, sizes, update_memory
 from hanabi_rl.agents.structured.hint_memory import Memory, init_memory, reset_memory
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.seat_observation import from_observation
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_observation
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig
@@ -80,7 +80,7 @@ def init_params(rules: Rules, network: StructuredConfig, key: jax.Array) -> PyTr
     blank = jax.tree.map(
         lambda x: jnp.zeros(x.shape, x.dtype), sizes(rules, network.features, network.profile)
     )
-    legal = jnp.ones((1, rules.num_moves), jnp.bool_)
+    legal = jnp.ones((1, rules.num_actions), jnp.bool_)
     return network.actor().init(key, blank, legal)["params"]
 
 

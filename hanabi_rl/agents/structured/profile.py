@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.structured import hint_memory
-from hanabi_rl.agents.structured.card_counts import CardCounts, first_true
+from hanabi_rl.agents.structured.card_counts import CardCounts
 from hanabi_rl.agents.structured.packed_features import Columns, quantize
-from hanabi_rl.agents.structured.seat_observation import SeatObservation
-from hanabi_rl.games.hanabi.bits import union
+from hanabi_rl.games.hanabi.bits import first_true, union
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 COUNTS: dict[str, str | None] = {
     # the player's moves
@@ -121,7 +121,7 @@ def update_profile(
     tallies = jnp.transpose(profile.counts, (2, 1, 0))  # [K, P, N]
     known = jnp.transpose(profile.known, (1, 2, 0))
     playable, critical = profile.before[:, 0], profile.before[:, 1]
-    last, looked = seat_obs.seen.last, jnp.any(known != 0, axis=(0, 1))
+    last, looked = seat_obs.last, jnp.any(known != 0, axis=(0, 1))
     own = _moves(rules, bits, known, seat_obs, playable, critical)
     meant, giver = _meanings(rules, bits, seat_obs)
     more = [
@@ -131,7 +131,7 @@ def update_profile(
     after = hint_memory.update_bits(rules, "hint-history", bits, seat_obs, counts)
     return PlayerProfile(
         cards=jnp.transpose(after, (3, 1, 2, 0)),
-        known=jnp.transpose(seat_obs.seen.knowledge, (2, 0, 1)),
+        known=jnp.transpose(seat_obs.knowledge, (2, 0, 1)),
         before=jnp.stack([counts.playable, counts.critical], axis=1),
         counts=jnp.transpose(tallies + jnp.where(looked, jnp.stack(more), False), (2, 1, 0)),
     )
@@ -146,7 +146,7 @@ def _moves(
     critical: jax.Array,
 ) -> dict[str, jax.Array]:
     """Counts that the last move adds to the player that made it: bool[N] each."""
-    last = seat_obs.seen.last
+    last = seat_obs.last
     record = hint_memory.records(bits)
     hinted, latest = bits[0] & 1 != 0, record.age[0] <= rules.num_players - 2
 
@@ -156,7 +156,7 @@ def _moves(
 
     mine = of_actor(known)
     was_hinted = of_actor(hinted) != 0
-    chop = first_true((mine != 0) & ~was_hinted)
+    chop = first_true((mine != 0) & ~was_hinted, axis=-2)
     fresh = of_actor(hinted & latest) != 0
     by_rank = of_actor(record.by_rank[0]) != 0
     newest = of_actor(record.was_newest[0]) != 0
@@ -179,7 +179,7 @@ def _moves(
         "discard": discard,
         "discard_chop": discard & at(chop),
         "discard_hinted": discard & at(was_hinted),
-        "discard_many_tokens": discard & (2 * (seat_obs.seen.info - 1) >= rules.max_info_tokens),
+        "discard_many_tokens": discard & (2 * (seat_obs.info - 1) >= rules.max_info_tokens),
         "discard_critical": discard & (last.card & critical != 0),
     }
     for name, kind in (("received_color", fresh & ~by_rank), ("received_rank", fresh & by_rank)):
@@ -194,7 +194,7 @@ def _meanings(
 ) -> tuple[dict[str, jax.Array], jax.Array]:
     """Counts of the card that the last move revealed, by the state at its first hint: bool[N] each;
     and the giver of that hint, bool[P, N]."""
-    last, players = seat_obs.seen.last, rules.num_players
+    last, players = seat_obs.last, rules.num_players
     here = last.actor[:, None] & last.slot  # [P, H, N]
     record = jax.tree.map(lambda field: field[1], hint_memory.records(bits))
 

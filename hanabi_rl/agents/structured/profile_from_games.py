@@ -9,10 +9,10 @@ import numpy as np
 from hanabi_rl.agents.structured import profile
 from hanabi_rl.agents.structured.card_counts import count_cards
 from hanabi_rl.agents.structured.profile import init_profile
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.data.games import Games
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.games.hanabi.state import State
 
 GAMES_AT_ONCE = 64

@@ -211,11 +211,11 @@ def _out_of_range(
                 problem, source=source, field="decks", game=game, game_id=int(game_ids[game])
             )
     actions = tensors["actions"]
-    wrong = (actions < 0) | (actions >= rules.num_moves)
+    wrong = (actions < 0) | (actions >= rules.num_actions)
     for game in _games_with(wrong):
         turn, seat = np.argwhere(wrong[game])[0]
         problem = (
-            f"seat {seat}: expected an action in 0..{rules.num_moves - 1}, got "
+            f"seat {seat}: expected an action in 0..{rules.num_actions - 1}, got "
             f"{actions[game, turn, seat]}"
         )
         place = {"game": game, "game_id": int(game_ids[game]), "turn": int(turn)}

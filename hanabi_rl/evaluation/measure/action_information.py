@@ -40,7 +40,7 @@ class MovePairs(NamedTuple):
 def action_entropy(record: GameAnalysis) -> Ratio:
     """AD-entropy (Eq. 4): entropy of the agent's actions, in nats."""
     games = record.games
-    return _entropy(games.actions, counted_turn_mask(games), games.rules.num_moves)
+    return _entropy(games.actions, counted_turn_mask(games), games.rules.num_actions)
 
 
 def action_entropy_corrected(record: GameAnalysis) -> Ratio:
@@ -52,7 +52,7 @@ def action_entropy_corrected(record: GameAnalysis) -> Ratio:
 def response_entropy(record: GameAnalysis) -> Ratio:
     """ARD-entropy (appendix C.2): entropy of (previous action, agent's action), in nats."""
     pairs = responses(record.games)
-    return _entropy(_joint(pairs), pairs.counted, record.games.rules.num_moves**2)
+    return _entropy(_joint(pairs), pairs.counted, record.games.rules.num_actions**2)
 
 
 def instantaneous_coordination(record: GameAnalysis) -> Ratio:
@@ -61,14 +61,14 @@ def instantaneous_coordination(record: GameAnalysis) -> Ratio:
     Mutual information of the previous player's action and the agent's.
     """
     return _mutual_information(
-        responses(record.games), record.games.rules.num_moves, corrected=True
+        responses(record.games), record.games.rules.num_actions, corrected=True
     )
 
 
 def coordination_plugin(record: GameAnalysis) -> Ratio:
     """Instantaneous coordination without the correction, in nats."""
     return _mutual_information(
-        responses(record.games), record.games.rules.num_moves, corrected=False
+        responses(record.games), record.games.rules.num_actions, corrected=False
     )
 
 
@@ -78,7 +78,7 @@ def coordination_of_partner(record: GameAnalysis) -> Ratio:
     The other reading of Eq. 5.
     """
     return _mutual_information(
-        responses(record.games, own_first=True), record.games.rules.num_moves, corrected=True
+        responses(record.games, own_first=True), record.games.rules.num_actions, corrected=True
     )
 
 

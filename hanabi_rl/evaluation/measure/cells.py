@@ -21,13 +21,14 @@ class Cell(NamedTuple):
     """Games of one cell: S seatings of the same N decks."""
 
     scores: np.ndarray
-    """int16[S, N]."""
+    """int16[S, N]; float32 in games other than Hanabi."""
     points: np.ndarray
-    """int16[S, N], cards on the fireworks, also after the last life is lost."""
+    """int16[S, N], cards on the fireworks, also after the last life is lost; else the scores."""
     lives: np.ndarray
-    """int8[S, N], lives left at the end."""
+    """int8[S, N], lives left at the end; in other games 0."""
     actions: np.ndarray
-    """uint8[S, N, T], the current player's action; the no-op after the end."""
+    """uint8[S, N, T], the current player's action; the no-op after the end. In other games
+    [S, N, T, P]."""
     seats: np.ndarray
     """int8[S], seat of the first of the key's `policies`."""
 
@@ -36,7 +37,7 @@ class Cell(NamedTuple):
 class CellKey:
     """All that determines the games of a cell; for two players it is symmetric in the policies."""
 
-    rules: Rules
+    rules: Any
     single: str  # identity of the policy in one seat
     others: str
     games: int
@@ -60,7 +61,9 @@ class CellKey:
         decks = {} if self.decks is None else {"decks": self.decks}
         return decks | {
             "cell_format": CELL_FORMAT,
-            "rules_version": RULES_VERSION,
+            "rules_version": RULES_VERSION
+            if isinstance(self.rules, Rules)
+            else self.rules.observation_version,
             "rules": dataclasses.asdict(self.rules),
             "policies": self.policies,
             "games": self.games,
@@ -92,7 +95,8 @@ class CellCache:
             warnings.warn(f"{path} is damaged, replaying its games: {error}", stacklevel=2)
             return None
         games = len(cell.seats), key.games
-        shapes = [games, games, games, (*games, key.rules.max_turns), games[:1]]
+        players = () if isinstance(key.rules, Rules) else (key.rules.num_players,)
+        shapes = [games, games, games, (*games, key.rules.max_steps, *players), games[:1]]
         if stored != canonical_json(key.as_dict()) or [f.shape for f in cell] != shapes:
             warnings.warn(f"{path} holds another cell, replaying its games", stacklevel=2)
             return None

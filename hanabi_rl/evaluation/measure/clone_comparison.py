@@ -12,6 +12,7 @@ from hanabi_rl.evaluation.measure.selfplay import SelfPlayResult, evaluate_selfp
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
+    from hanabi_rl.data.game_records import GameRecords
     from hanabi_rl.data.games import Games
 
 MIN_GAMES = 1000  # minimum for every `*_ci95` in a summary
@@ -68,6 +69,8 @@ class PredictionComparison:
         return Ratio(more, self.policy.seat_timesteps, min_value=-float("inf"))
 
 
-def compare_predictions(policy: Policy, clone: Policy, games: Games) -> PredictionComparison:
+def compare_predictions(
+    policy: Policy, clone: Policy, games: Games | GameRecords
+) -> PredictionComparison:
     """Predict `games` with both policies. Raises ValueError if the rules differ."""
     return PredictionComparison(predict(policy, games), predict(clone, games), len(games))

@@ -29,7 +29,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.structured.card_counts import CardCounts, count_cards, one_group
-from hanabi_rl.agents.structured.seat_observation import SeatObservation, from_state
 from hanabi_rl.evaluation.measure.chunks import chunk_size, flatten_states, in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.formulas import Formulas, formula_pools, truth
 from hanabi_rl.evaluation.measure.ratio import Ratio
@@ -39,6 +38,7 @@ from hanabi_rl.games.hanabi.bits import union
 from hanabi_rl.games.hanabi.cards import next_cards, successors
 from hanabi_rl.games.hanabi.dynamics import deal, points
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import SeatObservation, from_state
 from hanabi_rl.games.hanabi.state import State
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _atoms(rules: Rules, state: State) -> Named:
     for slot in range(rules.hand_size):
         yield from _own_atoms(rules, state, sight, counts, slot)
         yield from _next_atoms(rules, sight, counts, slot)
-    last = sight.seen.last
+    last = sight.last
     play, hint = last.is_play, last.is_hint
     yield "last move: discard", last.slot.any(axis=0) & ~play
     yield "last move: play", play & last.scored
@@ -232,7 +232,7 @@ def _own_atoms(
     rules: Rules, state: State, sight: SeatObservation, counts: CardCounts, slot: int
 ) -> Named:
     """Atoms of the current player's knowledge of its card in `slot`, from hints."""
-    seen = sight.seen
+    seen = sight
     mine = jnp.arange(rules.num_players) == state.player[:, None]
     left = jnp.sum(jnp.where(mine, state.knowledge[..., slot], 0), axis=1, dtype=jnp.uint32)
     there = left != 0
@@ -253,7 +253,7 @@ def _own_atoms(
 
 def _next_atoms(rules: Rules, sight: SeatObservation, counts: CardCounts, slot: int) -> Named:
     """Atoms of the next player's card in `slot`."""
-    seen, card = sight.seen, sight.seen.hands[1, slot]
+    seen, card = sight, sight.hands[1, slot]
     newest = (card != 0) & ~_newer_cards(seen.hands[1], slot)
     drawn = seen.last.actor[1] & seen.last.slot.any(axis=0)
     yield f"next {slot}: playable", card & counts.playable != 0

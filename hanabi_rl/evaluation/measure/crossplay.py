@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hanabi_rl.agents.policy import runs_search
 from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.selfplay import ScoreSummary, summarise
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import DEFAULT_CHUNK, group_identical, play_games
+from hanabi_rl.play.game_episodes import play_episodes
 from hanabi_rl.play.multi_policy import make_multi_policy
 from hanabi_rl.storage.progress import SOON_S, Progress
 
@@ -30,7 +32,13 @@ class CrossPlayResult:
 
     summary: ScoreSummary
     seatings: tuple[tuple[int, ...], ...]
-    records: tuple[Games, ...]
+    records: tuple[Any, ...]
+    """Games of each seating: `Games` of Hanabi, otherwise `Episodes`."""
+
+    def seat_summary(self, place: int) -> ScoreSummary:
+        """Summary of one of the seatings."""
+        scores = self.records[place].scores[None]
+        return summarise(scores, scores, None)
 
 
 def evaluate_pair(
@@ -64,11 +72,19 @@ def evaluate_lineup(
     share random keys as well as decks. decks: uint8[N, deck_size], played instead of `num_games`
     decks of the purpose.
     """
-    rules = lineup[0].rules
+    rules, seatings = lineup[0].rules, distinct_seatings(lineup)
+    if not isinstance(rules, Rules):
+        played = tuple(
+            play_episodes(
+                lineup, num_games, seed, sample=sample or None, seating=seating, purpose=purpose
+            )
+            for seating in seatings
+        )
+        scores = np.stack([of_seating.scores for of_seating in played])
+        return CrossPlayResult(summarise(scores, scores, rules.max_score), seatings, played)
     if decks is None:
         decks = evaluation_decks(rules, num_games, seed, purpose)
     num_games = len(decks)
-    seatings = distinct_seatings(lineup)
     together = play_games(
         lineup,
         rules,
@@ -108,6 +124,13 @@ def evaluate_with_partners(
             series, N decks.
     """
     rules, players, others = agent.rules, agent.rules.num_players, len(partners)
+    if not isinstance(rules, Rules):
+        if games_per_series > 1:
+            raise ValueError(
+                f"games_per_series: expected 1 in {rules.name}, got {games_per_series}"
+            )
+        scores = np.stack([_scores_by_seat(agent, p, num_games, seed, purpose) for p in partners])
+        return scores, scores
     decks = evaluation_decks(rules, num_games, seed, purpose)
     # series per partner and seat in one chunk
     slow = any(map(runs_search, (agent, *partners)))
@@ -141,6 +164,19 @@ def evaluate_with_partners(
             progress.update(min(num_games, first + at_once * games_per_series))
     scores, points = np.concatenate(parts, axis=-1)
     return scores, points
+
+
+def _scores_by_seat(
+    agent: Policy, partner: Policy, num_games: int, seed: int, purpose: Purpose
+) -> np.ndarray:
+    """Scores [P, N] of N games with the agent at each seat and copies of the partner elsewhere."""
+    players = agent.rules.num_players
+    lineup = (agent, *(partner,) * (players - 1))
+    played = [
+        play_episodes(lineup, num_games, seed, seating=seating, purpose=purpose)
+        for seating in ([*range(seat, players), *range(seat)] for seat in range(players))
+    ]
+    return np.stack([games.scores for games in played])
 
 
 def summary_of(records: Sequence[Games], max_score: int) -> ScoreSummary:

@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.structured.card_counts import count_cards
-from hanabi_rl.agents.structured.seat_observation import from_state
 from hanabi_rl.evaluation.measure.chunks import chunk_size, flatten_states, in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask, current_players
 from hanabi_rl.games.hanabi.actions import decode
 from hanabi_rl.games.hanabi.dynamics import next_cards
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.games.hanabi.state import State
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ def _identities_left(rules: Rules, state: State, slot: jax.Array) -> jax.Array:
     sight = from_state(rules, state)
     own = jnp.arange(rules.num_players)[None, :, None] == state.player[:, None, None]
     hints = jnp.sum(jnp.where(own, state.knowledge, 0), axis=1, dtype=jnp.uint32).T  # [H, N]
-    both_named = sight.seen.color_named[0] & sight.seen.rank_named[0]
+    both_named = sight.color_named[0] & sight.rank_named[0]
     named = jnp.where(both_named, hints, jnp.uint32(rules.all_cards))
-    public = sight.seen.knowledge[0]
+    public = sight.knowledge[0]
     view = public & count_cards(rules, sight).unseen[0]
     here = jnp.arange(rules.hand_size)[:, None] == slot
     levels = jnp.stack([named, hints, public, view])

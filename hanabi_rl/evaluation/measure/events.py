@@ -1,14 +1,16 @@
-"""Event counts and rates of recorded games, for the 14 events of `games/hanabi/events.py`."""
+"""Event counts and rates of games, for the 14 events of `games/hanabi/events.py` or those of
+another game."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.chunks import chunk_size, flatten_states, in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
@@ -18,6 +20,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+    from hanabi_rl.games.game import Game
 
 
 def event_rate(record: GameAnalysis, place: int) -> Ratio:
@@ -39,6 +42,25 @@ def event_counts(games: Games) -> np.ndarray:
     chunks = in_chunks(chunk_size(len(games)), games.decks, games.actions, fill=True)
     (counts,) = join_chunks([(_read_chunk(games.rules, *chunk),) for chunk in chunks], len(games))
     return counts
+
+
+def mean_event_counts(rules: Any, games: Any) -> np.ndarray:
+    """Mean number of each event per game by seat, float64[P, E].
+
+    Args:
+        rules: the game; those other than Hanabi have deterministic steps.
+        games: `Games` of Hanabi, otherwise `Episodes`.
+    """
+    if isinstance(rules, Rules):
+        return event_counts(games).mean(axis=0)
+    groups = np.zeros(len(games.lengths), np.int32)
+    records = GameRecords(rules, rules, games.starts, games.actions, games.lengths, groups)
+    found = records.read(_detect) & records.is_played.T[:, :, None, None]
+    return found.sum(axis=0).mean(axis=0)
+
+
+def _detect(rules: Game, state: Any, action: jax.Array) -> jax.Array:
+    return rules.detect_events(state, action)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -13,6 +13,7 @@ from hanabi_rl.evaluation.measure.context_independence import (
     read_ci,
     read_concepts,
 )
+from hanabi_rl.evaluation.measure.convention_gap import LiteralChances, read_literal_chances
 from hanabi_rl.evaluation.measure.conventions import Conventions, read_conventions
 from hanabi_rl.evaluation.measure.dominance import CardKnowledge, read_known
 from hanabi_rl.evaluation.measure.events import counted_events
@@ -46,6 +47,11 @@ class GameAnalysis:
     def conventions(self) -> Conventions:
         """Convention annotation of every move; 10 ms per game."""
         return read_conventions(self.games)
+
+    @cached_property
+    def literal_chances(self) -> LiteralChances:
+        """Success of every play, and its probability by literal hints."""
+        return read_literal_chances(self.games)
 
     @cached_property
     def events(self) -> np.ndarray:

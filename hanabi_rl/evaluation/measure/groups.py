@@ -49,10 +49,14 @@ class GroupedMatrix:
 
 
 def group_matrix(
-    means: np.ndarray, labels: tuple[str, ...], groups: tuple[str, ...], max_score: float = np.inf
+    means: np.ndarray,
+    labels: tuple[str, ...],
+    groups: tuple[str, ...],
+    max_score: float | None = None,
 ) -> GroupedMatrix:
     """Group the matrix `means` float[A, A] of agents with `labels` and `groups`, [A] each.
-    Intervals are clipped to [0, `max_score`]."""
+    Intervals are clipped to [0, `max_score`]; None: a game without bounds."""
+    low, high = (-np.inf, np.inf) if max_score is None else (0, max_score)
     names = tuple(dict.fromkeys(groups))
     members = {name: [i for i, group in enumerate(groups) if group == name] for name in names}
     summaries = []
@@ -63,9 +67,9 @@ def group_matrix(
             GroupSummary(
                 name=name,
                 agents=tuple(labels[i] for i in inside),
-                selfplay=mean_interval(means[inside, inside], min_value=0, max_value=max_score),
-                intra=_over_pairs(means, [inside], max_score),
-                inter=_over_pairs(means, [inside, outside], max_score),
+                selfplay=mean_interval(means[inside, inside], min_value=low, max_value=high),
+                intra=_over_pairs(means, [inside], low, high),
+                inter=_over_pairs(means, [inside, outside], low, high),
             )
         )
     between = np.array(
@@ -74,7 +78,9 @@ def group_matrix(
     return GroupedMatrix(groups=tuple(summaries), means=between)
 
 
-def _over_pairs(means: np.ndarray, samples: list[list[int]], max_score: float) -> Interval | None:
+def _over_pairs(
+    means: np.ndarray, samples: list[list[int]], low: float, high: float
+) -> Interval | None:
     """Mean over pairs within one sample of agents, or between two samples; None without pairs."""
 
     def mean_without(agent: int | None) -> float:
@@ -92,7 +98,7 @@ def _over_pairs(means: np.ndarray, samples: list[list[int]], max_score: float) -
         for sample in samples
         if len(sample) >= enough
     ]
-    return jackknife_interval(estimate, left_out).within(0, max_score)
+    return jackknife_interval(estimate, left_out).within(low, high)
 
 
 def _mean_cell(means: np.ndarray, rows: list[int], columns: list[int]) -> float:

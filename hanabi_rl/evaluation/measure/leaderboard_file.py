@@ -120,7 +120,7 @@ def row_of(
         ci95=tuple(round(float(bound), 3) for bound in summary.mean.bounds),
         median=float(summary.median),
         zero_rate=round(summary.zero_rate, 4),
-        perfect_rate=round(summary.perfect_rate, 4),
+        perfect_rate=round(summary.perfect_rate or 0.0, 4),
     )
 
 

@@ -50,6 +50,10 @@ class EvalSetting(NamedTuple):
     seed_names: tuple[str, ...] = ()
     """Deal seeds of hanab.live (`seed_decks`), `games` in number; empty: decks of `seed`."""
 
+    def of_game(self, rules: Any) -> EvalSetting:
+        """The setting with `sample` as this game is played (`Game.is_greedy`)."""
+        return self._replace(sample=self.sample or not rules.is_greedy)
+
     def named_decks(self, rules: Rules) -> np.ndarray | None:
         """Decks of `seed_names`, uint8[N, deck_size]; None without names."""
         if not self.seed_names:
@@ -62,21 +66,33 @@ class EvalSetting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CrossPlayMatrix:
-    """Row: single agent; column: other seats. For two players the matrix is symmetric."""
+    """Row: single agent; column: other seats. For two players the matrix is symmetric; or, with
+    `has_fixed_seats`, the row's agent is at seat 0 and the column's at seat 1."""
 
     agents: tuple[MatrixAgent, ...]
     setting: EvalSetting
     cells: tuple[tuple[ScoreSummary, ...], ...]  # [A][A]
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> Any:
         """Rules of the game."""
         return self.agents[0].policy.rules
+
+    @property
+    def has_fixed_seats(self) -> bool:
+        """See `has_fixed_seats`."""
+        return has_fixed_seats(self.rules)
 
     @cached_property
     def means(self) -> np.ndarray:
         """Mean score of every cell, float64[A, A]."""
         return np.array([[cell.mean.mean for cell in row] for row in self.cells])
+
+
+def has_fixed_seats(rules: Any) -> bool:
+    """True if matrices keep the seats apart: for two players of a game other than Hanabi, whose
+    seats need not be alike."""
+    return not isinstance(rules, Rules) and rules.num_players == 2
 
 
 def make_agents(
@@ -119,14 +135,29 @@ def play_matrix(
     summaries: dict[tuple[int, int], ScoreSummary] = {}
     for done, (i, j) in enumerate(pairs, start=1):
         cell, played = get_or_play_cell(agents[i], agents[j], setting, cache)
-        summaries[i, j] = summarise(cell.scores, cell.points, rules.max_score)
-        if rules.num_players == 2:
-            summaries[j, i] = summaries[i, j]
+        for entry, seatings in _entries(cell, agents, i, j).items():
+            summaries[entry] = summarise(
+                cell.scores[seatings], cell.points[seatings], rules.max_score
+            )
         on_cell(done, len(pairs), played)
     size = range(len(agents))
     return CrossPlayMatrix(
         agents, setting, tuple(tuple(summaries[i, j] for j in size) for i in size)
     )
+
+
+def _entries(
+    cell: Cell, agents: tuple[MatrixAgent, ...], row: int, column: int
+) -> dict[tuple[int, int], Any]:
+    """(row, column) of the matrix entries of a cell -> indices of their seatings."""
+    rules, every = agents[row].policy.rules, slice(None)
+    if rules.num_players > 2:
+        return {(row, column): every}
+    if not has_fixed_seats(rules) or row == column:
+        return {(row, column): every, (column, row): every}
+    is_first = agents[row].hash < agents[column].hash  # as in `CellKey.policies`
+    seat = cell.seats if is_first else 1 - cell.seats
+    return {(row, column): seat == 0, (column, row): seat == 1}
 
 
 def cell_pairs(agents: tuple[MatrixAgent, ...]) -> list[tuple[int, int]]:
@@ -194,12 +225,22 @@ def play_cell(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) ->
         decks=setting.named_decks(single.policy.rules),
     )
     records, is_first = result.records, cell_key(single, others, setting).policies[0] == single.hash
+    seats = np.array([seating[0 if is_first else 1] for seating in result.seatings], np.int8)
+    if not isinstance(single.policy.rules, Rules):
+        scores = np.stack([record.scores for record in records]).astype(np.float32)
+        return Cell(
+            scores=scores,
+            points=scores,
+            lives=np.zeros_like(scores, np.int8),
+            actions=np.stack([record.actions for record in records]),
+            seats=seats,
+        )
     return Cell(
         scores=np.stack([record.scores for record in records]).astype(np.int16),
         points=np.stack([record.points for record in records]).astype(np.int16),
         lives=np.stack([record.lives for record in records]).astype(np.int8),
         actions=np.stack([record.actions for record in records]).astype(np.uint8),
-        seats=np.array([seats[0 if is_first else 1] for seats in result.seatings], np.int8),
+        seats=seats,
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.evaluation.measure.diversity import Selection, diversity, normalise, select
-from hanabi_rl.evaluation.measure.events import event_counts
+from hanabi_rl.evaluation.measure.events import mean_event_counts
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DiversityMetric = Literal["br-div", "p-div"]
 FORMAT_VERSION = 1
-MIN_SCORE_FRACTION = 0.05  # of the maximum score; pairs with less cannot do the task
+MIN_SCORE_FRACTION = 0.05  # of Hanabi's maximum score; pairs with less cannot do the task
 
 Means = tuple[float, ...]
 
@@ -46,11 +46,11 @@ class EvalPartner:
     points: Means | None = None
     """J_BR in points (lost lives ignored), by seat."""
     response_events: tuple[Means, ...] | None = None
-    """Mean count per game of each of `EVENTS`, of the best response's moves."""
+    """Mean count per game of each of the game's events, of the best response's moves."""
     partner_events: tuple[Means, ...] | None = None
-    """Mean count per game of each of `EVENTS`, of the partner's moves."""
+    """Mean count per game of each of the game's events, of the partner's moves."""
     event_weights: Means | None = None
-    """w: weight of each of `EVENTS` in the partner's training reward."""
+    """w: weight of each of the game's events in the partner's training reward."""
     score_weight: float | None = None
     """u: weight of the score in the partner's training reward."""
     mid_skill: str = ""
@@ -126,8 +126,8 @@ def _read_partner(record: Any, where: str) -> EvalPartner:
 class PairGames(NamedTuple):
     """Games of one agent with copies of a partner, at each of S = P seats, on the same N decks."""
 
-    scores: np.ndarray  # int32[S, N]
-    points: np.ndarray  # int32[S, N]
+    scores: np.ndarray  # number[S, N]
+    points: np.ndarray  # number[S, N]
     agent_events: np.ndarray  # float64[S, E], mean counts per game; [0, E] if not requested
     partner_events: np.ndarray  # float64[S, E], mean over partners if there are several
 
@@ -157,7 +157,7 @@ def play_pair(
     records = [result.records[place.get(seat, 0)] for seat in seats]
     own, others = [], []
     for seat, games in enumerate(records) if with_events else ():
-        counts = event_counts(games).mean(axis=0)  # [P, E]
+        counts = mean_event_counts(agent.rules, games)  # [P, E]
         own.append(counts[seat])
         others.append(np.delete(counts, seat, axis=0).mean(axis=0))
     return PairGames(
@@ -208,31 +208,49 @@ def measure_pairs(
     return found
 
 
-def viable(partners: Sequence[EvalPartner], max_score: int) -> list[EvalPartner]:
-    """Measured partners with a best response above `MIN_SCORE_FRACTION` of `max_score`."""
-    return [p for p in partners if np.mean(p.score or 0.0) > MIN_SCORE_FRACTION * max_score]
+def min_pair_score(rules: Any) -> float:
+    """Mean score up to which a pair counts as unable to play: `MIN_SCORE_FRACTION` of Hanabi's
+    maximum, `Game.min_pair_score`."""
+    if isinstance(rules, Rules):
+        return MIN_SCORE_FRACTION * rules.max_score
+    return float(rules.min_pair_score)
 
 
-def behaviour_features(partners: Sequence[EvalPartner], by: DiversityMetric) -> np.ndarray:
-    """Features for selection, float64[n, S * (E + 1)]: normalised events of the best responses
-    (`br-div`) or the partners (`p-div`), and scores, by seat. Raises ValueError for unmeasured
-    partners."""
+def viable(partners: Sequence[EvalPartner], rules: Any) -> list[EvalPartner]:
+    """Measured partners with a best response above `min_pair_score`."""
+    return [p for p in partners if np.mean(p.score or 0.0) > min_pair_score(rules)]
+
+
+def behaviour_features(
+    partners: Sequence[EvalPartner], by: DiversityMetric, rules: Any
+) -> np.ndarray:
+    """Normalised features for selection, float64[n, S * K], by seat: events of the best responses
+    (`br-div`) or the partners (`p-div`), and scores, or what the game has instead
+    (`Game.behaviour_features`). Raises ValueError for unmeasured partners."""
     rows = []
     for partner in partners:
         events = partner.response_events if by == "br-div" else partner.partner_events
         if events is None or partner.score is None:
             raise ValueError(f"{partner.agent}: expected events and a score, got none")
-        rows.append(np.column_stack([np.array(events), partner.score]).reshape(-1))
+        features = np.column_stack([np.array(events), partner.score])
+        if not isinstance(rules, Rules):
+            features = rules.behaviour_features(np.array(events), np.array(partner.score))
+        rows.append(features.reshape(-1))
     return normalise(np.array(rows))
 
 
 def select_partners(
-    partners: Sequence[EvalPartner], size: int, by: DiversityMetric, samples: int | None, seed: int
+    partners: Sequence[EvalPartner],
+    size: int,
+    by: DiversityMetric,
+    samples: int | None,
+    seed: int,
+    rules: Any,
 ) -> tuple[Selection, dict[DiversityMetric, float]]:
     """Select measured partners with `diversity.select`; also return the determinant of the
     selection by each of `DiversityMetric`."""
     features: dict[DiversityMetric, np.ndarray] = {
-        kind: behaviour_features(partners, kind) for kind in ("br-div", "p-div")
+        kind: behaviour_features(partners, kind, rules) for kind in ("br-div", "p-div")
     }
     chosen = select(features[by], size, samples=samples, seed=seed)
     return chosen, {kind: diversity(of, chosen.members) for kind, of in features.items()}
@@ -243,15 +261,15 @@ def selected_set(
     size: int,
     by: DiversityMetric,
     setting: EvalSetting,
-    rules: Rules,
+    rules: Any,
     samples: int | None = None,
 ) -> PartnerSet:
     """Select the `size` most diverse viable candidates (`select_partners`), measured on selection
     decks. Raises ValueError if none is viable, or as `diversity.select` does."""
-    remaining = viable(candidates, rules.max_score)
+    remaining = viable(candidates, rules)
     if not remaining:
         raise ValueError(f"expected pairs that score, got none of {len(candidates)}")
-    chosen, determinants = select_partners(remaining, size, by, samples, setting.seed)
+    chosen, determinants = select_partners(remaining, size, by, samples, setting.seed, rules)
     return PartnerSet(
         players=rules.num_players,
         games=setting.games,
@@ -270,8 +288,8 @@ def selected_set(
 class SelfPlayReturns(NamedTuple):
     """Self-play of M partners on N decks."""
 
-    scores: np.ndarray  # int32[M, N]
-    points: np.ndarray  # int32[M, N]
+    scores: np.ndarray  # number[M, N]
+    points: np.ndarray  # number[M, N]
 
 
 def play_partner_self_play(partners: Sequence[Policy], setting: EvalSetting) -> SelfPlayReturns:
@@ -294,8 +312,8 @@ def play_partner_self_play(partners: Sequence[Policy], setting: EvalSetting) -> 
 class PartnerReturns(NamedTuple):
     """Games of R agents with M partners at S seats on N decks."""
 
-    scores: np.ndarray  # int32[R, M, S, N]
-    points: np.ndarray  # int32[R, M, S, N]
+    scores: np.ndarray  # number[R, M, S, N]
+    points: np.ndarray  # number[R, M, S, N]
 
 
 def play_partners(

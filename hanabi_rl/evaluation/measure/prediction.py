@@ -10,9 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.intervals import group_sums, interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio
+from hanabi_rl.evaluation.measure.record_prediction import (
+    kl_along_play,
+    prediction_sums,
+    record_logits,
+)
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.replay import Trajectory, replay
 from hanabi_rl.games.hanabi.rules import Rules
@@ -37,17 +43,30 @@ class Prediction(NamedTuple):
 
     correct: float64[N], correct greedy predictions of counted decisions. nll: float64[N], negative
     log-likelihood of counted decisions in nats. decisions: int64[N], counted decisions.
-    seat_timesteps: int64[N], timesteps times counted seats, idle ones included.
+    seat_timesteps: int64[N], timesteps times counted seats, idle ones included. top_10, top_20:
+    float64[N], counted decisions among the 10% and 20% most likely legal moves.
     """
 
     correct: np.ndarray
     nll: np.ndarray
     decisions: np.ndarray
     seat_timesteps: np.ndarray
+    top_10: np.ndarray
+    top_20: np.ndarray
 
     def accuracy(self) -> Ratio:
         """Fraction of decisions predicted correctly."""
         return Ratio(self.correct, self.decisions, is_proportion=True)
+
+    def top_10_accuracy(self) -> Ratio:
+        """Fraction of decisions with fewer than 10% of the legal moves before the recorded one, by
+        probability, ties by action id as in the greedy choice. Up to ten legal moves: `accuracy`.
+        """
+        return Ratio(self.top_10, self.decisions, is_proportion=True)
+
+    def top_20_accuracy(self) -> Ratio:
+        """As `top_10_accuracy`, with 20% of the legal moves."""
+        return Ratio(self.top_20, self.decisions, is_proportion=True)
 
     def cross_entropy(self) -> Ratio:
         """Nats per decision."""
@@ -76,6 +95,8 @@ class Decisions(NamedTuple):
     action, guess: int32[N, T], the recorded action and the policy's most likely one. nll:
     float64[N, T], nats of the recorded action; infinite if the policy rules it out. counted:
     bool[N, T], True for decisions of counted seats. seat_timesteps: int64[N], as in `Prediction`.
+    rank: int32[N, T], number of actions before the recorded one, by logit, then by id. num_legal:
+    int32[N, T], number of legal actions.
     """
 
     action: np.ndarray
@@ -83,6 +104,8 @@ class Decisions(NamedTuple):
     nll: np.ndarray
     counted: np.ndarray
     seat_timesteps: np.ndarray
+    rank: np.ndarray
+    num_legal: np.ndarray
 
     def summed(self, where: np.ndarray | None = None) -> Prediction:
         """Sums per game over the counted decisions, optionally only those in `where` bool[N, T]."""
@@ -92,7 +115,14 @@ class Decisions(NamedTuple):
             nll=np.where(counted, self.nll, 0).sum(axis=1),
             decisions=counted.sum(axis=1),
             seat_timesteps=self.seat_timesteps,
+            top_10=self._in_top(10, counted),
+            top_20=self._in_top(20, counted),
         )
+
+    def _in_top(self, percent: int, counted: np.ndarray) -> np.ndarray:
+        """Counted decisions among the most likely `percent` of the legal moves, float64[N]."""
+        top = 100 * self.rank.astype(np.int64) < percent * self.num_legal
+        return (top & counted).sum(axis=1).astype(np.float64)
 
 
 class Divergence(NamedTuple):
@@ -112,12 +142,17 @@ class Divergence(NamedTuple):
         return Ratio(self.kl, self.seat_timesteps)
 
 
-def predict(policy: Policy, games: Games, chunk_size: int = _CHUNK) -> Prediction:
+def predict(policy: Policy, games: Games | GameRecords, chunk_size: int = _CHUNK) -> Prediction:
     """Accuracy and cross-entropy of `policy` on `games`, sums per deck; only `human_seats` count if
     the games have them.
 
-    Raises ValueError for games of other rules, or if the policy returns NaN.
+    Games of other games than Hanabi are summed per group of players. Raises ValueError for games of
+    other rules, or if the policy returns NaN.
     """
+    if isinstance(games, GameRecords):
+        sums = prediction_sums(record_logits(policy, games), games)
+        correct, nll, decisions, top_10, top_20 = sums
+        return Prediction(correct, nll, decisions, decisions, top_10, top_20)
     of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_ids
     return Prediction(*(group_sums(column, decks) for column in of_games))
 
@@ -133,9 +168,10 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     with Progress("prediction", total=num_games, unit="games", quiet_s=SOON_S) as progress:
         for chunk in in_chunks(chunk_size, games.decks, games.actions):
             logits = current_player_logits(policy, *chunk, rules=games.rules)
-            parts.append(jax.device_get(_guesses(logits, chunk[1])))
+            num_legal = _num_legal(*chunk, rules=games.rules)
+            parts.append(jax.device_get((*_guesses(logits, chunk[1]), num_legal)))
             progress.update(min(len(parts) * chunk_size, num_games))
-    guess, nll = join_chunks(parts, num_games)
+    guess, nll, rank, num_legal = join_chunks(parts, num_games)
     played = np.arange(num_turns) < games.num_actions[:, None]
     _check_not_nan(np.where(played, nll, 0.0).sum(axis=1))
     return Decisions(
@@ -144,6 +180,8 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
         nll=np.where(nll >= _RULED_OUT, np.inf, nll).astype(np.float64),
         counted=played & seats[:, np.arange(num_turns) % players],
         seat_timesteps=games.num_actions.astype(np.int64) * seats.sum(axis=1),
+        rank=rank,
+        num_legal=num_legal,
     )
 
 
@@ -156,6 +194,9 @@ def kl_between(
 ) -> Divergence:
     """KL(reference || policy) along sampled self-play games of `policy` (`kl_to_bc`)."""
     rules = policy.rules
+    if not isinstance(rules, Rules):
+        kl, decisions = kl_along_play(reference, policy, num_games, seed)
+        return Divergence(kl, decisions, decisions)
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players
     records = play_games(lineup, rules, decks, seed, sample=True)
@@ -260,10 +301,22 @@ def current_player_logits(
 
 
 @jax.jit
-def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Most likely action int32[n, T], and nats of the recorded one float32[n, T]."""
-    nats = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.asarray(actions, jnp.int32))
-    return jnp.argmax(logits, axis=-1).astype(jnp.int32), nats
+def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Most likely action int32[n, T]; nats float32[n, T] and rank int32[n, T] of the recorded
+    one."""
+    actions = jnp.asarray(actions, jnp.int32)
+    nats = optax.softmax_cross_entropy_with_integer_labels(logits, actions)
+    own = jnp.take_along_axis(logits, actions[..., None], axis=-1)
+    earlier = jnp.arange(logits.shape[-1]) < actions[..., None]
+    rank = jnp.sum((logits > own) | ((logits == own) & earlier), axis=-1)
+    return jnp.argmax(logits, axis=-1).astype(jnp.int32), nats, rank
+
+
+@functools.partial(jax.jit, static_argnames=("rules",))
+def _num_legal(decks: jax.Array, actions: jax.Array, *, rules: Rules) -> jax.Array:
+    """Legal actions of the current player at every position of n recorded games, int32[n, T]."""
+    games = replay(rules, decks, actions)
+    return jnp.sum(games.legal & games.decision[..., None], axis=(2, 3)).T
 
 
 @jax.jit

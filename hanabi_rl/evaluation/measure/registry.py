@@ -13,6 +13,7 @@ from hanabi_rl.evaluation.measure import (
     action_information,
     behaviour,
     context_independence,
+    convention_gap,
     dominance,
     efficiency,
     events,
@@ -36,11 +37,13 @@ Group = Literal[
     "objective",
     "objective detail",
     "conventions",
+    "convention gap",
     "events",
 ]
 CANAAN = "Canaan et al. (arXiv 2004.13710), as in AH2AC2's Table 10"
 AH2AC2 = "AH2AC2 (arXiv 2506.21490)"
 BISWAS = 'Biswas et al. (arXiv 2502.06976v3), "Metrics", with our links for Hanabi (not in it)'
+GAP = "Convention Gap (arXiv 2609.11489), by its summary"
 SIU = siu2025.SOURCE
 ZSC_EVAL = "ZSC-Eval (arXiv 2310.05208); the Hanabi events are ours"
 
@@ -150,6 +153,20 @@ _ALL = (
         "cross-entropy",
         "nats per decision",
         lambda record: record.prediction.cross_entropy(),
+    ),
+    _prediction(
+        "top_10_accuracy",
+        "accuracy, top 10% of legal moves",
+        "fraction of decisions",
+        lambda record: record.prediction.top_10_accuracy(),
+        AH2AC2,
+    ),
+    _prediction(
+        "top_20_accuracy",
+        "accuracy, top 20% of legal moves",
+        "fraction of decisions",
+        lambda record: record.prediction.top_20_accuracy(),
+        AH2AC2,
     ),
     _prediction(
         "accuracy_per_timestep",
@@ -308,6 +325,17 @@ _ALL = (
         "fraction of moves",
         lambda record: record.conventions.adherence(),
         group="conventions",
+    ),
+    *(
+        Measure(
+            f"convention_gap_{kind}",
+            f"success beyond literal hints: {kind} plays",
+            "difference of success rates",
+            functools.partial(convention_gap.convention_gap, kind=kind),
+            GAP,
+            group="convention gap",
+        )
+        for kind in convention_gap.PLAY_KINDS
     ),
     *(
         Measure(

@@ -89,7 +89,7 @@ def chop(table: PythonGame, seat: int) -> int:
 
 def legal_actions(table: PythonGame) -> list[int]:
     """Legal actions of the current player."""
-    return [a for a in range(table.rules.num_moves) if table.illegal_reason(a) is None]
+    return [a for a in range(table.rules.num_actions) if table.illegal_reason(a) is None]
 
 
 def legal_hints(table: PythonGame) -> list[int]:

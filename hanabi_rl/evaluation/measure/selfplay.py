@@ -14,6 +14,7 @@ from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
 from hanabi_rl.play.episodes import play_games
+from hanabi_rl.play.game_episodes import play_episodes
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -22,26 +23,40 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ScoreSummary:
-    """Summary of games; `mean` and `points` are over decks, averaged over seatings first."""
+    """Summary of games; `mean` and `points` are over decks, averaged over seatings first. Only
+    Hanabi has points apart from the score."""
 
     mean: Interval
     # cards played before the last life was lost: informative even if every score is 0
     points: Interval
     median: float
     zero_rate: float
-    perfect_rate: float
+    perfect_rate: float | None  # None: the game has no maximum score
     minimum: int
     num_games: int
 
+    @property
+    def points_mean(self) -> float | None:
+        """Mean of `points`; None for games other than Hanabi."""
+        return None if self.perfect_rate is None else self.points.mean
 
-def summarise(scores: np.ndarray, points: np.ndarray, max_score: int) -> ScoreSummary:
-    """Summarise `scores` and `points`, int[S, N]: S seatings of the same N decks."""
+
+def training_metrics(summary: ScoreSummary) -> dict[str, float]:
+    """Metrics of a self-play evaluation in training; points only of Hanabi."""
+    points = {} if summary.points_mean is None else {"selfplay_points": summary.points_mean}
+    return {"selfplay_mean": summary.mean.mean} | points
+
+
+def summarise(scores: np.ndarray, points: np.ndarray, max_score: float | None) -> ScoreSummary:
+    """Summarise `scores` and `points`, [S, N]: S seatings of the same N decks; `max_score` None: of
+    a game without bounds."""
+    low, high = (-np.inf, np.inf) if max_score is None else (0, max_score)
     return ScoreSummary(
-        mean=mean_interval(scores.mean(axis=0), min_value=0, max_value=max_score),
-        points=mean_interval(points.mean(axis=0), min_value=0, max_value=max_score),
+        mean=mean_interval(scores.mean(axis=0), min_value=low, max_value=high),
+        points=mean_interval(points.mean(axis=0), min_value=low, max_value=high),
         median=float(np.median(scores)),
         zero_rate=float((scores == 0).mean()),
-        perfect_rate=float((scores == max_score).mean()),
+        perfect_rate=None if max_score is None else float((scores == max_score).mean()),
         minimum=int(scores.min()),
         num_games=int(scores.size),
     )
@@ -52,8 +67,9 @@ class SelfPlayResult:
     """Self-play games of a policy and their summary."""
 
     summary: ScoreSummary
-    records: Games
-    rules: Rules
+    records: Any
+    """`Games` of Hanabi, otherwise `Episodes`."""
+    rules: Any
 
     def best_median_worst(self) -> dict[str, int]:
         """Indices of three games, ordered by score, then points; ties in deck order."""
@@ -73,8 +89,9 @@ class SelfPlayResult:
         }
 
     def links(self) -> dict[str, str]:
-        """hanab.live links of the best, median and worst game; empty for non-standard rules."""
-        if not self.rules.is_standard:
+        """hanab.live links of the best, median and worst game; empty for other games and
+        non-standard rules."""
+        if not (isinstance(self.rules, Rules) and self.rules.is_standard):
             return {}
         return {
             name: game_link(self.rules, self.records, i)
@@ -131,7 +148,8 @@ def evaluate_selfplay(
     purpose: Purpose = "report",
     decks: np.ndarray | None = None,
 ) -> SelfPlayResult:
-    """Play `num_games` self-play games of `policy`: greedy, or with `sample` sampled.
+    """Play `num_games` self-play games of `policy`: greedy, or with `sample` sampled; games other
+    than Hanabi as their `is_greedy` says.
 
     Args:
         purpose: "selection" to choose a model, "report" for reported values; their decks are
@@ -139,9 +157,13 @@ def evaluate_selfplay(
         decks: uint8[N, deck_size], played instead of `num_games` decks of the purpose.
     """
     rules = policy.rules
+    team = (policy,) * rules.num_players
+    if not isinstance(rules, Rules):
+        played = play_episodes(team, num_games, seed, sample=sample or None, purpose=purpose)
+        scores = played.scores[None]
+        return SelfPlayResult(summarise(scores, scores, rules.max_score), played, rules)
     if decks is None:
         decks = evaluation_decks(rules, num_games, seed, purpose)
-    team = (policy,) * rules.num_players
     records = play_games(team, rules, decks, seed, sample=sample)
     summary = summarise(records.scores[None], records.points[None], rules.max_score)
     return SelfPlayResult(summary=summary, records=records, rules=rules)

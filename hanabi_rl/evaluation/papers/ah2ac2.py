@@ -32,25 +32,41 @@ BEHAVIOUR = {
 
 
 class PaperProxy(NamedTuple):
-    """Human proxy in AH2AC2's Tables 2 and 3: mean self-play score of 5,000 games (those of its
-    clone are illegible in our copy), and prediction of the test games: accuracy per decision, nats
-    per timestep, each also as the difference from its clone."""
+    """Human proxy in AH2AC2's Tables 2 and 3, and its clone."""
 
     selfplay: float
-    accuracy: float
-    accuracy_difference: float
-    loss_per_timestep: float
-    loss_difference: float
+    """Mean score of 5,000 games."""
+    prediction: tuple[float, float, float, float]
+    """Of the test games: accuracy per decision, its difference from the clone, nats per timestep,
+    their difference from the clone."""
+    gain: float
+    """Mean score minus the clone's. This and all fields below: published version, by a summary."""
+    rates: tuple[float, float]
+    """Games of score 0, perfect games."""
+    clone_rates: tuple[float, float]
+    """The clone's games of score 0 and perfect games."""
+    top_10_accuracy: float
+    """Fraction of moves among the 10% most likely legal moves."""
+    top_20_accuracy: float
+    """Fraction of moves among the 20% most likely legal moves."""
 
 
 PROXIES = {
     2: {
-        "HP1": PaperProxy(22.55, 0.63, -0.03, 0.53, 0.05),
-        "HP2": PaperProxy(22.97, 0.63, -0.08, 0.54, 0.07),
+        "HP1": PaperProxy(
+            22.55, (0.63, -0.03, 0.53, 0.05), 3.0, (0.0010, 0.2386), (0.1142, 0.1612), 0.82, 0.95
+        ),
+        "HP2": PaperProxy(
+            22.97, (0.63, -0.08, 0.54, 0.07), 4.0, (0.0004, 0.2966), (0.1770, 0.1988), 0.82, 0.95
+        ),
     },
     3: {
-        "HP3": PaperProxy(20.88, 0.43, -0.08, 0.63, 0.08),
-        "HP4": PaperProxy(21.21, 0.44, -0.07, 0.60, 0.06),
+        "HP3": PaperProxy(
+            20.88, (0.43, -0.08, 0.63, 0.08), 15.7, (0.0034, 0.0276), (0.7582, 0.0134), 0.71, 0.87
+        ),
+        "HP4": PaperProxy(
+            21.21, (0.44, -0.07, 0.60, 0.06), 13.9, (0.0020, 0.0388), (0.6602, 0.0180), 0.73, 0.88
+        ),
     },
 }
 
@@ -61,26 +77,32 @@ class PublishedRow(NamedTuple):
     method: str
     mean: float
     median: float
-    cross_entropy: float
-    """Nats per seat-timestep on the authors' held-out human games."""
+    cross_entropy: float | None
+    """Nats per seat-timestep on the authors' held-out human games; None: not published."""
 
 
-# AH2AC2 (arXiv 2506.21490), Table 4; rows with "all data" are not limited to 1,000 games
+# AH2AC2 (arXiv 2506.21490), Table 4 under review, Table 5 as published, which adds FCP and the
+# language models (100 games). Rows with "all data" are not limited to 1,000 games
 LEADERBOARD: dict[int, tuple[PublishedRow, ...]] = {
     2: (
         PublishedRow("OBL (L4)", 21.04, 22, 1.33),
         PublishedRow("BR-BC", 19.41, 20, 10.82),
+        PublishedRow("FCP", 14.01, 16, 3.52),
         PublishedRow("Other-Play", 13.91, 19, 7.81),
         PublishedRow("HDR-IPPO", 12.76, 15, 0.96),
         PublishedRow("IPPO", 10.16, 14, 12.60),
+        PublishedRow("DeepSeek-R1, H-Group text", 9.91, 0, None),
+        PublishedRow("DeepSeek-R1", 5.43, 0, None),
         PublishedRow("BC", 2.12, 0, 0.86),
         PublishedRow("human proxies (all data)", 22.76, 23, 0.54),
         PublishedRow("BR-BC (all data)", 22.59, 23, 5.00),
     ),
     3: (
+        PublishedRow("DeepSeek-R1, H-Group text", 14.62, 18, None),
         PublishedRow("HDR-IPPO", 14.03, 16, 0.80),
         PublishedRow("Other-Play", 12.87, 18, 6.40),
         PublishedRow("BR-BC", 11.89, 12, 29.89),
+        PublishedRow("FCP", 11.55, 6, 5.97),
         PublishedRow("IPPO", 6.34, 0, 8.60),
         PublishedRow("BC", 3.31, 0, 0.70),
         PublishedRow("human proxies (all data)", 20.86, 21, 0.62),

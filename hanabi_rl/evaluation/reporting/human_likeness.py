@@ -34,6 +34,8 @@ _UNITS = {measure.name: measure.unit for measure in COMPARED_MEASURES} | {
 }
 _PREDICTIONS = {
     "accuracy": "accuracy",
+    "accuracy, top 10% of legal moves": "top_10_accuracy",
+    "accuracy, top 20% of legal moves": "top_20_accuracy",
     "nats per decision": "cross_entropy",
     "nats per timestep": "cross_entropy_per_timestep",
 }
@@ -132,22 +134,31 @@ def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) ->
     players = rules.num_players if rules.is_standard else 0
     proxies = {f"{name} (paper)": row for name, row in ah2ac2.PROXIES.get(players, {}).items()}
     games = max(len(habits["score"].numerator) for habits in found.agents.values())
-    scores = [["", "mean", ""]]
-    for label, habits in found.agents.items():
+    scores = [["", "mean", "", "gain" if clone else "", "zero", "perfect"]]
+    agents = found.agents
+    for label, habits in agents.items():
         score = habits["score"].interval
-        scores.append([f"  {label}", f"{score.mean:.2f}", f"± {score.std_error:.2f}"])
-    scores += [[f"  {name}", f"{row.selfplay:.2f}", ""] for name, row in proxies.items()]
-    predictions = [["", "accuracy", "", "nats per timestep", ""]]
+        gain = score.mean - agents[clone]["score"].mean if clone and label != clone else None
+        rates = (habits[name].mean for name in ("zero_rate", "perfect_rate"))
+        scores.append(_score_row(label, f"{score.mean:.2f}", score.std_error, gain, *rates))
+    for name, row in proxies.items():
+        gain = row.gain if clone else None
+        scores.append(_score_row(name, f"{row.selfplay:.2f}", None, gain, *row.rates))
+        scores.append(_score_row(f"clone of {name}", "", None, None, *row.clone_rates))
+    predictions = [["", "accuracy", "", "top 10%", "top 20%", "nats per timestep", ""]]
     means = {
         label: (of.accuracy().mean, of.cross_entropy_per_timestep().mean)
         for label, of in found.predictions.items()
     }
     for label, (accuracy, loss) in means.items():
-        change = more = None
+        of, change, more = found.predictions[label], None, None
         if clone and label != clone:
             change, more = accuracy - means[clone][0], loss - means[clone][1]
-        predictions.append(_prediction_row(label, accuracy, change, loss, more))
-    predictions += [_prediction_row(name, *row[1:]) for name, row in proxies.items()]
+        tops = of.top_10_accuracy().mean, of.top_20_accuracy().mean
+        predictions.append(_prediction_row(label, accuracy, change, loss, more, tops))
+    for name, row in proxies.items():
+        tops = row.top_10_accuracy, row.top_20_accuracy
+        predictions.append(_prediction_row(name, *row.prediction, tops))
     keys = "information_per_play", "communicativeness"
     behaviour = [["", "per play", "per turn"]]
     for name, habits in {"humans in the file": found.people, **found.agents}.items():
@@ -164,11 +175,24 @@ def paper_parts(found: HumanLikeness, rules: Rules, clone: str | None = None) ->
     ]
 
 
+def _score_row(
+    name: str, mean: str, error: float | None, gain: float | None, zero: float, perfect: float
+) -> list[str]:
+    cells = ("" if error is None else f"± {error:.2f}", format_value(gain, "+.2f", missing=""))
+    return [f"  {name}", mean, *cells, f"{zero:.2%}", f"{perfect:.2%}"]
+
+
 def _prediction_row(
-    name: str, accuracy: float, change: float | None, loss: float, more: float | None
+    name: str,
+    accuracy: float,
+    change: float | None,
+    loss: float,
+    more: float | None,
+    tops: Iterable[float],
 ) -> list[str]:
     differences = ["" if value is None else f"({value:+.2f})" for value in (change, more)]
-    return [f"  {name}", f"{accuracy:.2f}", differences[0], f"{loss:.2f}", differences[1]]
+    right = [f"{top:.2f}" for top in tops]
+    return [f"  {name}", f"{accuracy:.2f}", differences[0], *right, f"{loss:.2f}", differences[1]]
 
 
 def plot_likeness(found: HumanLikeness, path: Path, title: str) -> None:

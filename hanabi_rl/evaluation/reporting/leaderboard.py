@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hanabi_rl.evaluation.papers.ah2ac2 import LEADERBOARD
-from hanabi_rl.evaluation.reporting.tables import Column, Part, table
+from hanabi_rl.evaluation.reporting.tables import Column, Part, format_value, table
 from hanabi_rl.play.lineups import seat_names
 from hanabi_rl.storage.words import count
 
@@ -34,9 +34,14 @@ def leaderboard_parts(
         rows.append(_cells(title, self_play))
     published = LEADERBOARD.get(players, ()) if rules.is_standard else ()
     if published:
-        rows.append(["published (AH2AC2, Table 4)", "", "", ""])
+        rows.append(["published (AH2AC2, Table 5)", "", "", ""])
         rows += [
-            [row.method, f"{row.mean:.2f}", f"{row.median:.0f}", f"{row.cross_entropy:.2f}"]
+            [
+                row.method,
+                f"{row.mean:.2f}",
+                f"{row.median:.0f}",
+                format_value(row.cross_entropy, ".2f", missing="-"),
+            ]
             for row in published
         ]
     heads = "", "mean", "median", "cross-entropy per timestep"

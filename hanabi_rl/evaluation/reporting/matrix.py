@@ -14,6 +14,7 @@ from hanabi_rl.evaluation.measure.intervals import Interval
 from hanabi_rl.evaluation.measure.selfplay import summary_dict
 from hanabi_rl.evaluation.reporting.plots import saved_figure
 from hanabi_rl.evaluation.reporting.tables import Column, Part, csv_text, flat_record, table
+from hanabi_rl.games.registry import game_to_text
 from hanabi_rl.storage.files import write_json, write_text
 from hanabi_rl.storage.words import count
 
@@ -95,11 +96,13 @@ def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
     """Content of `matrix.json`: means, medians, cells and groups."""
     return {
         "format_version": FORMAT_VERSION,
+        "game": game_to_text(matrix.rules),
         "players": matrix.rules.num_players,
+        "seats": "row 0, column 1" if matrix.has_fixed_seats else "mean",
         "decks": matrix.setting.games,
         "seed": matrix.setting.seed,
         "seed_names": list(matrix.setting.seed_names),
-        "sampled": matrix.setting.sample,
+        "sampled": _is_sampled(matrix),
         "agents": [
             {"label": agent.label, "group": agent.group, "hash": agent.hash}
             for agent in matrix.agents
@@ -109,6 +112,10 @@ def matrix_dict(matrix: CrossPlayMatrix) -> dict[str, Any]:
         "cells": cell_rows(matrix),
         **grouped(matrix).as_dict(),
     }
+
+
+def _is_sampled(matrix: CrossPlayMatrix) -> bool:
+    return matrix.setting.sample or not matrix.rules.is_greedy
 
 
 def medians(matrix: CrossPlayMatrix) -> np.ndarray:
@@ -121,15 +128,18 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "matrix.csv", matrix_csv(matrix))
     write_json(out / "matrix.json", matrix_dict(matrix))
-    players, decks = matrix.rules.num_players, matrix.setting.games
+    players, games = matrix.rules.num_players, matrix.setting.games
+    is_hanabi = matrix.rules.name == "hanabi"
+    where = f"{players} players" if is_hanabi else game_to_text(matrix.rules)
+    labels = ("one seat", "other seat" if players == 2 else "other seats")
     plot_matrix(
         matrix.means,
         [agent.label for agent in matrix.agents],
         out / "matrix.png",
         medians=medians(matrix),
-        title=f"Cross-play, {players} players, {count(decks, 'deck')}",
+        title=f"Cross-play, {where}, {count(games, 'deck' if is_hanabi else 'game')}",
         max_score=matrix.rules.max_score,
-        column_label="other seat" if players == 2 else "other seats",
+        seat_labels=("seat 0", "seat 1") if matrix.has_fixed_seats else labels,
     )
 
 
@@ -146,16 +156,21 @@ def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
     players, labels = matrix.rules.num_players, [agent.label for agent in matrix.agents]
     worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
-    how, names = "sampled" if matrix.setting.sample else "greedy", matrix.setting.seed_names
-    decks = count(matrix.setting.games, "hanab.live deal" if names else "deck")
+    how, names = "sampled" if _is_sampled(matrix) else "greedy", matrix.setting.seed_names
+    is_hanabi = matrix.rules.name == "hanabi"
+    unit = "hanab.live deal" if names else "deck" if is_hanabi else "game"
+    decks = count(matrix.setting.games, unit)
     decks += f" ({' '.join(names)})" if names else ""
+    where = f"{players} players" if is_hanabi else game_to_text(matrix.rules)
+    seats = f"The row's agent has one seat (each in turn), the column's agent {others}."
+    if matrix.has_fixed_seats:
+        seats = "The row's agent is at seat 0, the column's agent at seat 1."
     parts: list[Part] = [
-        f"Mean scores, {how} play, {decks} per cell, {players} players. The "
-        f"row's agent has one seat (each in turn), the column's agent {others}.",
+        f"Mean scores, {how} play, {decks} per cell, {where}. {seats}",
         square_table(labels, matrix.means),
         f"Standard errors are at most {worst:.2f}."
         if np.isfinite(worst)
-        else "One deck: no standard errors.",
+        else f"One {unit}: no standard errors.",
         "",
         "Medians of the same games",
         square_table(labels, medians(matrix), ".1f"),
@@ -203,24 +218,28 @@ def plot_matrix(
     *,
     medians: np.ndarray,
     title: str,
-    max_score: int,
-    column_label: str,
+    max_score: float | None,
+    seat_labels: tuple[str, str],
 ) -> None:
-    """Draw `means` float[A, A] (row: agent in one seat) in colours from 0 to `max_score`.
+    """Draw `means` float[A, A] in colours from 0 to `max_score`, or to the highest mean if that is
+    None; `seat_labels`: of rows and of columns.
 
     The text in a cell is the mean and, below it, the entry of `medians` float[A, A].
     """
     count, longest = len(labels), max(map(len, labels))
+    low, high = 0.0, max_score
+    if high is None:
+        low, high = min(0.0, means.min()), max(means.max(), means.min() + 1)
     side = max(_CELL_INCHES * count, _MIN_INCHES)
     room = 0.085 * longest + 0.6  # inches for the labels
     height = side + min(room, 0.06 * longest + 0.9) + 0.6
     with saved_figure(path, (side + room + 1.3, height)) as figure:
         axes = figure.add_subplot()
-        image = axes.imshow(means, cmap="viridis", vmin=0, vmax=max_score)
+        image = axes.imshow(means, cmap="viridis", vmin=low, vmax=high)
         size = 10 if count <= 8 else 8.5
         for (row, column), mean in np.ndenumerate(means):
             style: dict[str, Any] = dict(ha="center", color="black")
-            if mean < _DARK_BELOW * max_score:
+            if mean - low < _DARK_BELOW * (high - low):
                 style["color"] = "white"
             median = f"({medians[row, column]:g})"
             axes.text(column, row, f"{mean:.1f}", va="bottom", fontsize=size, **style)
@@ -229,8 +248,8 @@ def plot_matrix(
         rotation: dict[str, Any] = angled if longest >= _ANGLED_FROM else {}
         axes.set_xticks(range(count), labels, fontsize=size, **rotation)
         axes.set_yticks(range(count), labels, fontsize=size)
-        axes.set_xlabel(column_label)
-        axes.set_ylabel("one seat")
+        axes.set_xlabel(seat_labels[1])
+        axes.set_ylabel(seat_labels[0])
         axes.set_title(title, fontsize=11)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)

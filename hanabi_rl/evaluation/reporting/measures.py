@@ -8,9 +8,11 @@ from typing import Any
 from rich.table import Table
 
 from hanabi_rl.evaluation.measure.annotate import ANNOTATION_KINDS, VIOLATIONS
+from hanabi_rl.evaluation.measure.convention_gap import PLAY_KINDS
 from hanabi_rl.evaluation.measure.efficiency import required_efficiency
 from hanabi_rl.evaluation.measure.intervals import bounds_text
-from hanabi_rl.evaluation.measure.registry import Measure, measures_of
+from hanabi_rl.evaluation.measure.ratio import Ratio
+from hanabi_rl.evaluation.measure.registry import MEASURES, Measure, measures_of
 from hanabi_rl.evaluation.reporting.tables import (
     Column,
     Part,
@@ -115,6 +117,33 @@ def conventions_parts(rows: Mapping[str, Mapping[str, Any]]) -> list[Part]:
     return [text_rows(cells, left=False), "", f"Of {counts}. Intervals are 95%, over decks."]
 
 
+def gap_parts(rows: Mapping[str, Mapping[str, Any]]) -> list[Part]:
+    """`gap_figures` by label, one row per kind of play; nothing without labels."""
+    if not rows:
+        return []
+    lines = [(f"{label}, {kind}", kind, of) for label, of in rows.items() for kind in PLAY_KINDS]
+
+    def column(head: str, field: str, spec: str, **rest: Any) -> Column:
+        return Column(head, lambda line: line[2][f"{line[1]}_{field}"], spec, **rest)
+
+    return [
+        "",
+        table(
+            lines,
+            (
+                Column("convention gap: plays", 0),
+                column("plays", "plays", ","),
+                column("predicted", "predicted", ".1%"),
+                column("scored", "scored", ".1%"),
+                column("gap", "gap", "+.1%"),
+                column("95% interval", "gap_ci95", "+.1%", left=True, missing=""),
+                column("floor", "gap_floor", ".1%"),
+            ),
+        ),
+        "Predicted: by hints taken literally. Gaps below the floor are noise of literal play.",
+    ]
+
+
 _INTERVALS = "95% intervals over games; games on the same deck count as one."
 _PAIRS = (
     Column("giver -> receiver", lambda pair: f"{pair['giver']} -> {pair['receiver']}"),
@@ -172,6 +201,19 @@ _PREDICTION = (
 )
 
 
+def record_prediction_table(agent: str, ratios: Mapping[str, Ratio]) -> Table:
+    """`record_prediction.prediction_ratios`: rows for the agent and for the best constant."""
+    names = ("accuracy", "accuracy_of_moves", "cross_entropy")
+    titles = ("accuracy", "accuracy of moves", "nats per decision")
+    columns = [
+        Column(title, lambda row, name=name: f"{ratios[row[1] + name]:.3f}", left=True)
+        for name, title in zip(names, titles, strict=True)
+        if name in ratios and ratios[name].defined
+    ]
+    rows = [(agent, ""), ("best constant", "constant_")]
+    return table(rows, [Column("", 0), *columns])
+
+
 def prediction_parts(figures: Mapping[str, Any]) -> list[Part]:
     """`prediction_figures`: prediction by kind of move and by turn; most surprising moves."""
     slices = {"every decision": figures} | figures["by_move"]
@@ -183,10 +225,14 @@ def prediction_parts(figures: Mapping[str, Any]) -> list[Part]:
 
     rows = [(name, of["decisions"], *cells(of)) for name, of in slices.items()]
     rows.append(("per timestep", None, *cells(figures, "_per_timestep")))
+    for top in ("top_10", "top_20"):
+        right = f"{top}_accuracy"
+        rows.append((MEASURES[right].label, None, figures[right], figures[f"{right}_ci95"], "", ""))
     parts: list[Part] = [
         table(rows, _PREDICTION),
         f"Per timestep as in AH2AC2: {figures['seat_timesteps']:,} seat-timesteps, idle turns "
-        f"included. {_INTERVALS}",
+        f"included. Top 10%: right if fewer than 10% of the legal moves are more likely. "
+        f"{_INTERVALS}",
     ]
     if figures["surprising"]:
         parts.append("Most surprising moves:")

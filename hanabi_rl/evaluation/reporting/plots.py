@@ -101,7 +101,10 @@ def plot_bc(metrics: Metrics, path: Path, max_score: int = 25) -> None:
 
 
 def plot_ppo(
-    metrics: Metrics, path: Path, bc_selfplay: float | None = None, max_score: int = 25
+    metrics: Metrics,
+    path: Path,
+    bc_selfplay: float | None = None,
+    max_score: float | None = 25,
 ) -> None:
     """Draw greedy self-play, cross-play with the clone, KL and entropy of a PPO run.
 
@@ -112,7 +115,7 @@ def plot_ppo(
     panels = [
         _selfplay_panel(max_score, reference),
         Panel(
-            f"Cross-play with BC (of {max_score})",
+            f"Cross-play with BC{_out_of(max_score)}",
             "points per game",
             {"crossplay_with_bc_mean": "mean score"},
         ),
@@ -178,9 +181,14 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
                 axes.legend(fontsize=8, framealpha=0.9, edgecolor="none")  # readable over a line
 
 
-def _selfplay_panel(max_score: int, reference: tuple[float, str] | None = None) -> Panel:
+def _selfplay_panel(max_score: float | None, reference: tuple[float, str] | None = None) -> Panel:
     series = {"selfplay_mean": "mean score", "selfplay_points": "points, lost lives ignored"}
-    return Panel(f"Greedy self-play (of {max_score})", "points per game", series, reference)
+    greedy = "Self-play" if max_score is None else "Greedy self-play"
+    return Panel(f"{greedy}{_out_of(max_score)}", "points per game", series, reference)
+
+
+def _out_of(max_score: float | None) -> str:
+    return "" if max_score is None else f" (of {max_score})"
 
 
 def draw_panels(

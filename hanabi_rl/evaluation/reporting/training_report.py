@@ -18,7 +18,7 @@ def clone_comparison_dict(report: CloneComparison) -> dict[str, Any]:
     """Fields of `summary.json` with the evaluation of a policy and its clone."""
     return {
         "num_players": report.policy.rules.num_players,
-        "eval_games": len(report.policy.records),
+        "eval_games": report.policy.summary.num_games,
         **score_dict(_scores(report)),
         **interval_dict("kl_to_bc", report.kl.per_decision().interval),
         "kl_to_bc_per_timestep": report.kl.per_timestep().mean,
@@ -38,8 +38,9 @@ def score_dict(scores: Mapping[str, ScoreSummary]) -> dict[str, Any]:
             f"{name}_zero_rate": summary.zero_rate,
             f"{name}_perfect_rate": summary.perfect_rate,
             f"{name}_min": summary.minimum,
-            f"{name}_points_mean": summary.points.mean,
         }
+        if summary.points_mean is not None:
+            figures[f"{name}_points_mean"] = summary.points_mean
     return figures
 
 
@@ -90,34 +91,40 @@ def report_table(report: CloneComparison) -> str:
     kl = report.kl.per_decision().interval
     bounds = bounds_text(kl.bounds, ".3f")
     kl_line = f"{'KL(BC || HDR-IPPO)':<20} {kl.mean:6.3f} {bounds}   nats per decision"
+    rules, games = report.policy.rules, report.policy.summary.num_games
+    played = (
+        f"greedy play on {count(games, 'deck')}" if rules.is_greedy else f"{games:,} sampled games"
+    )
     notes = (
-        f"Scores: greedy play on {count(len(report.policy.records), 'deck')}; HDR-IPPO with BC at "
-        f"each of the {report.policy.rules.num_players} seats. "
+        f"Scores: {played}; HDR-IPPO with BC at each of the {rules.num_players} seats. "
         f"KL: {count(len(report.kl.kl), 'sampled game')}. Intervals are 95%."
     )
     return "\n".join([score_table(rows), kl_line, notes, *link_lines(report.policy)])
 
 
 def score_table(rows: list[tuple[str, ScoreSummary]]) -> str:
-    """One row per summary: mean, interval, median, zero rate, perfect rate and points."""
+    """One row per summary: mean, interval, median, zero rate, and of games with a maximum score
+    perfect rate and points."""
     columns = (
         Column("", lambda row: row[0], width=20),
         Column("mean", lambda row: row[1].mean.mean, ".2f", width=6),
         Column("95% interval", lambda row: row[1].mean.bounds, ".2f", left=True, width=16),
         Column("median", lambda row: row[1].median, ".1f", width=6),
         Column("zero", lambda row: row[1].zero_rate, ".1%", width=7),
-        Column("perfect", lambda row: row[1].perfect_rate, ".1%", width=8),
-        Column("points", lambda row: row[1].points.mean, ".2f", width=7),
+        Column("perfect", lambda row: row[1].perfect_rate, ".1%", width=8, optional=True),
+        Column("points", lambda row: row[1].points_mean, ".2f", width=7, optional=True),
     )
     return explained(to_text(table(rows, columns, gap=1)))
 
 
 def link_lines(result: SelfPlayResult) -> list[str]:
     """Lines `best game (24): https://...`; empty for rules that hanab.live does not support."""
+    if not (links := result.links()):
+        return []
     chosen = result.best_median_worst()
     return [
         f"{name} game ({result.records.scores[chosen[name]]}): {link}"
-        for name, link in result.links().items()
+        for name, link in links.items()
     ]
 
 

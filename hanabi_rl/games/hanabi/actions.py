@@ -122,8 +122,8 @@ class Move:
 
 def decode_action(rules: Rules, action: int) -> Move:
     """Decode one action id. Raises ValueError if `action` is no id of this game."""
-    if not 0 <= int(action) < rules.num_moves:
-        raise ValueError(f"expected an action in 0..{rules.num_moves - 1}, got {int(action)}")
+    if not 0 <= int(action) < rules.num_actions:
+        raise ValueError(f"expected an action in 0..{rules.num_actions - 1}, got {int(action)}")
     return _all_moves(rules)[int(action)]
 
 
@@ -138,7 +138,7 @@ def encode_action(rules: Rules, move: Move) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _all_moves(rules: Rules) -> tuple[Move, ...]:
-    moves = decode(rules, np.arange(rules.num_moves))
+    moves = decode(rules, np.arange(rules.num_actions))
     slots, offsets, values = (field.tolist() for field in (moves.slot, moves.offset, moves.value))
     kinds = [k for k, ids in action_slices(rules).items() for _ in range(ids.start, ids.stop)]
     found = []

@@ -54,7 +54,7 @@ def hand_knowledge(rules: Rules, state: State, seat: jax.Array) -> HandKnowledge
         """Sets uint32[N] -> int32[K, N]."""
         return ((cards >> kinds) & 1).astype(jnp.int32)
 
-    copies = jnp.array([rules.num_cards_of_rank[k % rules.num_ranks] for k in range(len(kinds))])
+    copies = jnp.array(rules.num_copies)
     table = [state.fireworks, *jnp.moveaxis(state.discards, 1, 0)]
     unseen = copies[:, None] - sum(counts(cards) for cards in table)
     for other in range(rules.num_players):
@@ -214,9 +214,14 @@ def replace_hand(
     )
 
 
-def _check_fits(rules: Rules) -> None:
+def can_count_hands(rules: Rules) -> bool:
+    """True if the hands of this game can be counted in 31 bits, as in every standard game."""
     most = math.prod(range(rules.deck_size, rules.deck_size + rules.hand_size))
-    if most >= 1 << 31:
+    return most < 1 << 31
+
+
+def _check_fits(rules: Rules) -> None:
+    if not can_count_hands(rules):
         raise ValueError(
             "belief: expected a game whose hands can be counted in 31 bits, got "
             f"{rules.hand_size} of {rules.deck_size} cards"

@@ -15,6 +15,9 @@ from operator import or_
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.games.hanabi.rules import Rules
 
 WORD_BITS = 31
 """Bits used in a word of packed fields; see `games.batching.materialize`."""
@@ -24,14 +27,59 @@ CARD_BITS = 5
 CARD_MASK = (1 << CARD_BITS) - 1
 
 
+def older(mask: jax.Array, axis: int = -1) -> jax.Array:
+    """Number of true entries before each along an axis of slots: bool[..., H, ...] -> int32."""
+    slots = jnp.moveaxis(mask, axis, 0)
+    counts = [jnp.zeros_like(slots[0], jnp.int32)]
+    for slot in slots[:-1]:
+        counts.append(counts[-1] + slot)
+    return jnp.stack(counts, axis=axis)
+
+
+def first_true(mask: jax.Array, axis: int = -1) -> jax.Array:
+    """Keep the first true entry along an axis of slots: bool[..., H, ...]."""
+    return mask & (older(mask, axis) == 0)
+
+
+def last_true(mask: jax.Array, axis: int = -1) -> jax.Array:
+    """Keep the last true entry along an axis of slots: bool[..., H, ...]."""
+    return jnp.flip(first_true(jnp.flip(mask, axis), axis), axis)
+
+
 def union(words: Sequence[jax.Array]) -> jax.Array:
     """Union of several sets (or masks), elementwise."""
     return reduce(or_, words)
 
 
-def bit(index: jax.Array) -> jax.Array:
+def bit(index: jax.Array | np.ndarray) -> jax.Array:
     """``uint32`` word with only bit `index` (0 to 31) set."""
     return jnp.uint32(1) << index.astype(jnp.uint32)
+
+
+def slot_bits(words: jax.Array, hand_size: int, group: int = 0, axis: int = -1) -> jax.Array:
+    """One group of hand words uint32[...] by slot, which is the new `axis`: bool[..., H, ...]."""
+    words = jnp.expand_dims(words, axis)
+    slots = jnp.arange(hand_size, dtype=jnp.uint32) + group * hand_size
+    later = words.ndim - 1 - axis % words.ndim
+    return (words >> slots.reshape(-1, *(1,) * later)) & 1 != 0
+
+
+def to_set(members: jax.Array, cards: np.ndarray | None = None) -> jax.Array:
+    """Set ``uint32[...]`` of the true entries of ``bool[..., K]``, of which entry k is card k, or
+    card ``cards[k]``."""
+    cards = np.arange(members.shape[-1]) if cards is None else cards
+    return jnp.sum(jnp.where(members, bit(cards), 0), axis=-1, dtype=jnp.uint32)
+
+
+def members(rules: Rules, cards: jax.Array) -> jax.Array:
+    """Sets ``uint32[...]`` -> zeros and ones ``int32[..., K]``."""
+    bits = jnp.arange(rules.num_cards, dtype=jnp.uint32)
+    return ((cards[..., None] >> bits) & 1).astype(jnp.int32)
+
+
+def tally(rules: Rules, cards: jax.Array) -> jax.Array:
+    """Number of the sets ``uint32[...]`` that contain each card: int32[K]."""
+    return jnp.sum(members(rules, cards.reshape(-1)), axis=0)
 
 
 def count(word: jax.Array) -> jax.Array:

@@ -1,19 +1,21 @@
 """Card facts as sets: playable cards, useless cards, last copies.
 
 Everything is arithmetic on words of bits (see `hanabi_rl.games.hanabi.bits`), so a set may be a
-Python int or a ``uint32`` array of NumPy or JAX of any shape. `exhausted_cards` and `last_copies`
-compute sets from planes of discards, `agents/bots/obs_view` from counts.
+Python int or a ``uint32`` array of NumPy or JAX of any shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from hanabi_rl.games.hanabi.rules import Rules
 
 CardSet = Any
 """Bit ``colour * num_ranks + rank`` is 1 if the set contains the card: int or uint32[...]."""
+
+Planes = Any
+"""Copies of cards as a sequence of sets, or uint32[M, ...]: plane j is the set of cards with at
+least j + 1 copies."""
 
 
 def next_cards(rules: Rules, played: CardSet) -> CardSet:
@@ -44,17 +46,12 @@ def useless_cards(rules: Rules, played: CardSet, used_up: CardSet) -> CardSet:
     return played | with_successors(rules, used_up)
 
 
-def exhausted_cards(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
-    """Cards of which every copy is discarded.
-
-    Args:
-        discards: plane j is the set of cards with at least j + 1 discarded copies; one plane per
-            copy that a card can have.
-    """
+def exhausted_cards(rules: Rules, discards: Planes) -> CardSet:
+    """Cards of which every copy is discarded; as many planes as a card can have copies."""
     return _lost(rules, discards, 0)
 
 
-def last_copies(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
+def last_copies(rules: Rules, discards: Planes) -> CardSet:
     """Cards of which all copies but one are discarded; the last may have been played.
 
     Those that are not useless are *critical*. `discards`: see `exhausted_cards`.
@@ -62,7 +59,22 @@ def last_copies(rules: Rules, discards: Sequence[CardSet]) -> CardSet:
     return _lost(rules, discards, 1) & ~_lost(rules, discards, 0)
 
 
-def _lost(rules: Rules, discards: Sequence[CardSet], left: int) -> CardSet:
+def gone_cards(rules: Rules, played: CardSet, discards: Planes) -> CardSet:
+    """Cards of which every copy is played or discarded."""
+    return exhausted_cards(rules, discards) | (last_copies(rules, discards) & played)
+
+
+def without_copy(planes: Planes, cards: CardSet) -> list[CardSet]:
+    """Remove one copy of each card of a set from planes of copies."""
+    fewer = []
+    for plane in reversed(planes):
+        taken = plane & cards
+        fewer.append(plane & ~taken)
+        cards = cards & ~taken
+    return fewer[::-1]
+
+
+def _lost(rules: Rules, discards: Planes, left: int) -> CardSet:
     """Cards of which at most `left` copies (0 or 1) are not discarded."""
     planes = (*rules.full_planes, 0)
     found = discards[0] & 0

@@ -1,4 +1,4 @@
-"""`check_env`: conformance tests for environments with `HanabiEnv`'s interface.
+"""`check_hanabi_env`: conformance tests for environments with `HanabiEnv`'s interface.
 
 They play legal moves and check every state in plain NumPy: cards are conserved, tokens stay in
 range, knowledge is true, rewards are the points gained, legal masks follow from the cards, no seat
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Environment(Protocol):
-    """Interface required by `check_env`; `HanabiEnv` documents each name."""
+    """Interface required by `check_hanabi_env`; `HanabiEnv` documents each name."""
 
     rules: Rules
 
@@ -86,7 +86,7 @@ class _Seen(NamedTuple):
 
 
 @with_fixed_settings(prng=True)
-def check_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int = 0) -> None:
+def check_hanabi_env(env: Environment, num_envs: int = 64, steps: int = 120, seed: int = 0) -> None:
     """Play `steps` moves in `num_envs` environments and check every state, observation, legal mask
     and reward.
 
@@ -218,7 +218,7 @@ def _check_moment(rules: Rules, step: int, seen: _Seen) -> None:
         "copies of each card",
         step,
         _count_cards(rules, game),
-        np.array(rules.num_cards_of_rank * rules.num_colors),
+        np.array(rules.num_copies),
     )
     _expect("information tokens in range", step, game.info_tokens <= rules.max_info_tokens, True)
     lives = (game.life_tokens >= 1) & (game.life_tokens <= rules.max_life_tokens)
@@ -291,7 +291,7 @@ def _count_cards(rules: Rules, game: _Game) -> Array:
 def _expected_legal(rules: Rules, game: _Game) -> Array:
     """Legal moves bool[N, P, A], derived from the cards."""
     games = len(game.player)
-    legal = np.zeros((games, rules.num_players, rules.num_moves), bool)
+    legal = np.zeros((games, rules.num_players, rules.num_actions), bool)
     legal[:, :, rules.noop] = True
     for n in range(games):
         # [P, H, K], the current player's first

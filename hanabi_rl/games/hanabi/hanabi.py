@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi import dynamics as game_rules
 from hanabi_rl.games.hanabi.decks import DeckPool, environment_keys, fixed_pool, new_pool, take_deck
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.start_states import StartStates, sample_start_states
-from hanabi_rl.games.hanabi.state import State, select_games
+from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
 
@@ -107,6 +108,10 @@ class HanabiEnv:
         fresh = game_rules.deal_packed(self.rules, deck)
         game = select_games(which, fresh, env_state.game).materialized()
         return EnvState(game=game, pool=pool, game_index=env_state.game_index + which)
+
+    def stored(self, game: State) -> State:
+        """Part of the games that a rollout stores: all but the order of the deck."""
+        return game.without_deck()
 
     @with_fixed_settings
     def observe(self, env_state: EnvState) -> jax.Array:

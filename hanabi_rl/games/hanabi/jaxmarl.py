@@ -4,7 +4,7 @@ jaxmarl's interface is one game with `jax.vmap` around it; our rules take batche
 `batching.call_batched` joins them: however deeply a call is vmapped, the rules run once, on one
 batch of all games.
 
-Only this module imports jaxmarl (which takes seconds, and prints).
+Importing this module imports jaxmarl, which takes seconds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxmarl.environments.hanabi.hanabi_game import DEFAULT_COLOR_MAP
-from jaxmarl.environments.multi_agent_env import MultiAgentEnv
-from jaxmarl.environments.multi_agent_env import State as JaxMARLState
-from jaxmarl.environments.spaces import Box, Discrete
 
-from hanabi_rl.games.batching import call_batched
+from hanabi_rl.games.batching import call_batched, select_games
 from hanabi_rl.games.hanabi import dynamics as core
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.bits import pack_deck
@@ -32,8 +28,14 @@ from hanabi_rl.games.hanabi.python_game import COLORS, PythonGame
 from hanabi_rl.games.hanabi.render import render_state
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.single_game import to_python_game
-from hanabi_rl.games.hanabi.state import select_games
+from hanabi_rl.games.jaxmarl import quiet_import
 from hanabi_rl.storage.jax_settings import with_fixed_settings
+
+with quiet_import():
+    from jaxmarl.environments.hanabi.hanabi_game import DEFAULT_COLOR_MAP
+    from jaxmarl.environments.multi_agent_env import MultiAgentEnv
+    from jaxmarl.environments.multi_agent_env import State as JaxMARLState
+    from jaxmarl.environments.spaces import Box, Discrete
 
 ByAgent = dict[str, jax.Array]
 Transition = tuple[ByAgent, "GameState", ByAgent, ByAgent, dict[str, Any]]
@@ -132,9 +134,9 @@ class JaxMARLHanabi(MultiAgentEnv):
         self.max_info_tokens, self.max_life_tokens = rules.max_info_tokens, rules.max_life_tokens
         self.num_cards_of_rank = np.array(rules.num_cards_of_rank)
         self.deck_size = rules.deck_size
-        self.num_moves = rules.num_moves
+        self.num_moves = rules.num_actions
         self.obs_size = rules.obs_size
-        self.action_spaces = {agent: Discrete(rules.num_moves) for agent in self.agents}
+        self.action_spaces = {agent: Discrete(rules.num_actions) for agent in self.agents}
         # a plain number, as in jaxmarl's Hanabi: its baselines rely on it
         shape: Any = rules.obs_size
         self.observation_spaces = {agent: Box(low=0, high=1, shape=shape) for agent in self.agents}

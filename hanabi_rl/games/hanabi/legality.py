@@ -75,7 +75,7 @@ def legal_actions(rules: Rules, state: State) -> jax.Array:
     """Legal actions of every seat, bool[N, P, A], in absolute seat order; an idle seat has only the
     no-op."""
     moving = jnp.arange(rules.num_players) == state.player[:, None]
-    only_noop = jnp.arange(rules.num_moves) == rules.noop
+    only_noop = jnp.arange(rules.num_actions) == rules.noop
     return jnp.where(
         moving[:, :, None], legal_for_current_player(rules, state)[:, None, :], only_noop
     )
@@ -83,7 +83,7 @@ def legal_actions(rules: Rules, state: State) -> jax.Array:
 
 def legal_for_seat(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
     """Legal actions bool[N, A] of one seat ``int32[N]`` in each game."""
-    only_noop = jnp.arange(rules.num_moves) == rules.noop
+    only_noop = jnp.arange(rules.num_actions) == rules.noop
     return jnp.where(
         (seat == state.player)[:, None], legal_for_current_player(rules, state), only_noop
     )

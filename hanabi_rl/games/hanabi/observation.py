@@ -38,9 +38,6 @@ from hanabi_rl.games.hanabi.rules import Rules
 if TYPE_CHECKING:
     from hanabi_rl.games.hanabi.state import State
 
-OBSERVATION_VERSION = 1
-"""Version of the layout; a network trained on one cannot read another."""
-
 Field = tuple[jax.Array, int]
 """Bits and their number: ``(uint32[N], width)``."""
 

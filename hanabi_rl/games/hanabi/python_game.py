@@ -55,6 +55,10 @@ class Knowledge:
         """Knowledge about a card just drawn."""
         return cls(set(range(rules.num_colors)), set(range(rules.num_ranks)))
 
+    def copied(self) -> Knowledge:
+        """A copy, which later hints do not change."""
+        return Knowledge({*self.colors}, {*self.ranks}, self.hinted_color, self.hinted_rank)
+
     @property
     def hinted(self) -> bool:
         """True after a hint touched the card."""

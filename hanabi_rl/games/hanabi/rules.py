@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import operator
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 RULES_VERSION = 1
 """Raised whenever the same deck and actions could score differently: cached games depend on it."""
+OBSERVATION_VERSION = 1
+"""Version of the layout of observations; a network trained on one cannot read another."""
 
 _WORDS = {
     "num_players": "{} players",
@@ -31,6 +33,10 @@ class Rules:
     Raises:
         ValueError: the numbers do not make a game.
     """
+
+    name: ClassVar[str] = "hanabi"
+    observation_version: ClassVar[int] = OBSERVATION_VERSION
+    is_greedy: ClassVar[bool] = True
 
     num_players: int = 2
     num_colors: int = 5
@@ -107,17 +113,21 @@ class Rules:
         """
         return Rules(**(self._chosen() | changes))
 
-    def differing_fields(self, other: Rules) -> tuple[str, ...]:
-        """Fields in which this game differs from `other`; without hand sizes and copies of ranks
-        that are standard in both."""
+    def differing_fields(self, other: Any) -> tuple[str, ...]:
+        """Fields in which this game differs from `other`, without hand sizes and copies of ranks
+        that are standard in both; `name` if `other` is not Hanabi."""
+        if not isinstance(other, Rules):
+            return ("name",)
         ours, theirs = self._chosen(), other._chosen()
         apart = [name for name in ours if ours[name] != theirs[name]]
         return tuple(name for name in apart if getattr(self, name) != getattr(other, name))
 
-    def difference_from(self, other: Rules) -> str:
+    def difference_from(self, other: Any) -> str:
         """Difference from another game as text for errors: `3 players`, `3 players and 4
         colours`."""
         fields = self.differing_fields(other)
+        if fields == ("name",):
+            return self.name
         *words, last = (_WORDS[name].format(getattr(self, name)) for name in fields)
         return f"{', '.join(words)} and {last}" if words else last
 
@@ -151,14 +161,14 @@ class Rules:
         return self.num_cards
 
     @property
-    def num_moves(self) -> int:
+    def num_actions(self) -> int:
         """Number of actions, the no-op included: 21, 31, 39 and 49 for 2 to 5 players."""
         return 2 * self.hand_size + (self.num_players - 1) * (self.num_colors + self.num_ranks) + 1
 
     @property
     def noop(self) -> int:
         """Id of the no-op, the last action: used by idle seats."""
-        return self.num_moves - 1
+        return self.num_actions - 1
 
     @property
     def max_turns(self) -> int:
@@ -192,6 +202,16 @@ class Rules:
         return hands + board + self.deck_size + last_action + players * hand * self.card_features
 
     @property
+    def obs_shape(self) -> tuple[int, ...]:
+        """Shape of one player's observation."""
+        return (self.obs_size,)
+
+    @property
+    def max_steps(self) -> int:
+        """Upper bound on the moves of a game."""
+        return self.max_turns
+
+    @property
     def card_features(self) -> int:
         """Length of one card's belief part of an observation: 35 in the standard game."""
         return self.num_cards + self.num_colors + self.num_ranks
@@ -217,6 +237,16 @@ class Rules:
         """Set of cards of each rank."""
         lowest = sum(1 << (color * self.num_ranks) for color in range(self.num_colors))
         return tuple(lowest << rank for rank in range(self.num_ranks))
+
+    @property
+    def hint_cards(self) -> tuple[int, ...]:
+        """Set of cards of each colour, then of each rank."""
+        return self.color_cards + self.rank_cards
+
+    @cached_property
+    def num_copies(self) -> tuple[int, ...]:
+        """Copies of each card in the deck, by card id."""
+        return self.num_cards_of_rank * self.num_colors
 
     @cached_property
     def full_planes(self) -> tuple[int, ...]:

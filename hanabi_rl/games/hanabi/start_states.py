@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi.bits import pack_deck
 from hanabi_rl.games.hanabi.dynamics import Rules, State
 from hanabi_rl.games.hanabi.replay import replay
-from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.games.prng import random_words
 
 MAX_STATES = 100_000

@@ -15,6 +15,7 @@ from hanabi_rl.games.hanabi.bits import (
     CARDS_PER_WORD,
     bit,
     pack_deck,
+    slot_bits,
     union,
 )
 from hanabi_rl.games.hanabi.rules import Rules
@@ -128,49 +129,40 @@ class State(struct.PyTreeNode):
     def hands(self) -> jax.Array:
         """uint32[N, P, H]: each card as a one-card set, oldest first; 0 is an empty slot (last
         round only)."""
-        return self._sets(self.colors, self.ranks)
+        return card_sets(self.rules, self.colors, self.ranks)
 
     @property
     def knowledge(self) -> jax.Array:
         """uint32[N, P, H]: possible cards of each slot by its hints; 0 for an empty slot."""
-        return self._sets(self.possible_colors, self.possible_ranks)
+        return card_sets(self.rules, self.possible_colors, self.possible_ranks)
 
     @property
     def hints(self) -> jax.Array:
         """uint32[N, P, H]: hints that named each card: bit c for its colour c, bit C + r for its
         rank r."""
-        rules = self.rules
+        rules, hand = self.rules, self.rules.hand_size
         words = (
             (self.possible_colors, rules.num_colors, 0),
             (self.possible_ranks, rules.num_ranks, rules.num_colors),
         )
-        named = []
-        for word, groups, place in words:
-            told = self._slots(word, groups)
-            named += [
-                jnp.where(told & self._slots(word, g), jnp.uint32(1 << (place + g)), 0)
-                for g in range(groups)
-            ]
+        named = [
+            jnp.where(told & slot_bits(word, hand, g), jnp.uint32(1 << (place + g)), 0)
+            for word, groups, place in words
+            for told in [slot_bits(word, hand, groups)]
+            for g in range(groups)
+        ]
         return union(named)
 
-    def _slots(self, words: jax.Array, group: int) -> jax.Array:
-        """bool[N, P, H]: one group of hand words by slot."""
-        slots = jnp.arange(self.rules.hand_size, dtype=jnp.uint32) + group * self.rules.hand_size
-        return (words[..., None] >> slots) & 1 != 0
 
-    def _sets(self, colors: jax.Array, ranks: jax.Array) -> jax.Array:
-        """Hand words of colours and ranks -> uint32[N, P, H], set of cards with one of the colours
-        and one of the ranks."""
-        rules = self.rules
-        by_color = [
-            jnp.where(self._slots(colors, c), jnp.uint32(s), 0)
-            for c, s in enumerate(rules.color_cards)
-        ]
-        by_rank = [
-            jnp.where(self._slots(ranks, r), jnp.uint32(s), 0)
-            for r, s in enumerate(rules.rank_cards)
-        ]
-        return union(by_color) & union(by_rank)
+def card_sets(rules: Rules, colors: jax.Array, ranks: jax.Array, axis: int = -1) -> jax.Array:
+    """Cards with one of the colours and one of the ranks of hand words uint32[...], by slot, which
+    is the new `axis`: uint32[..., H, ...]."""
+
+    def cards(words: jax.Array, groups: tuple[int, ...]) -> jax.Array:
+        slots = [slot_bits(words, rules.hand_size, g, axis) for g in range(len(groups))]
+        return union([jnp.where(s, jnp.uint32(c), 0) for s, c in zip(slots, groups, strict=True)])
+
+    return cards(colors, rules.color_cards) & cards(ranks, rules.rank_cards)
 
 
 def _field(word: jax.Array, place: int, width: int) -> jax.Array:
@@ -256,12 +248,3 @@ def deal_packed(rules: Rules, deck: jax.Array) -> State:
             zero, filled(rules.noop), card=zero, touched=zero, scored=zero, gained_token=zero
         ),
     )
-
-
-def select_games(which: jax.Array, yes: T, no: T) -> T:
-    """Select per game: `yes` where `which` bool[N], otherwise `no`; leaves are ``[N, ...]``."""
-
-    def pick(a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.where(which.reshape(which.shape + (1,) * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(pick, yes, no)

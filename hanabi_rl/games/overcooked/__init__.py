@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from hanabi_rl.games.overcooked.kitchens import KITCHENS as KITCHENS
     from hanabi_rl.games.overcooked.kitchens import Kitchen as Kitchen
     from hanabi_rl.games.overcooked.kitchens import load_kitchen as load_kitchen
-    from hanabi_rl.games.overcooked.overcooked import EnvState as EnvState
+    from hanabi_rl.games.overcooked.overcooked import Overcooked as Overcooked
     from hanabi_rl.games.overcooked.overcooked import OvercookedEnv as OvercookedEnv
-    from hanabi_rl.games.overcooked.overcooked import TimeStep as TimeStep
-    from hanabi_rl.games.overcooked.start_states import StartStates as StartStates
     from hanabi_rl.games.overcooked.state import Scene as Scene
     from hanabi_rl.games.overcooked.state import State as State
     from hanabi_rl.games.overcooked.state import pack_scenes as pack_scenes
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     **dict.fromkeys(("KITCHENS", "Kitchen", "load_kitchen"), "kitchens"),
-    **dict.fromkeys(("EnvState", "OvercookedEnv", "TimeStep"), "overcooked"),
-    "StartStates": "start_states",
+    **dict.fromkeys(("Overcooked", "OvercookedEnv"), "overcooked"),
     **dict.fromkeys(("Scene", "State", "pack_scenes", "swap_players", "unpack_scene"), "state"),
 }
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from hanabi_rl.games.overcooked.dynamics import Interaction, advance
+from hanabi_rl.games.overcooked.dynamics import SOUP_POINTS, Interaction, advance
 from hanabi_rl.games.overcooked.kitchens import Kitchen
 from hanabi_rl.games.overcooked.state import DISH, NOTHING, ONION, SOUP, State
 from hanabi_rl.games.overcooked.transitions import COUNTER_BIT, INTERACT, POT_BIT, SERVING_BIT, STAY
@@ -31,6 +32,19 @@ EVENTS = (
     "idle_interact_nothing",  # floor; a dispenser with full hands; pot or serving place with empty
 )
 """Names of `detect_events`'s last axis, E = 17, in ZSC-Eval's order."""
+FEATURE_EVENTS = EVENTS[: EVENTS.index("stay") + 1]
+"""The 13 events that select partners, in ZSC-Eval's order."""
+
+
+def behaviour_features(counts: np.ndarray) -> np.ndarray:
+    """Features that select partners, float64[S, 14]: `FEATURE_EVENTS`, and the points of the
+    player's own soups.
+
+    Args:
+        counts: float64[S, E], mean number of each event per game, by seat.
+    """
+    points = SOUP_POINTS * counts[:, EVENTS.index("serve_soup")]
+    return np.column_stack([counts[:, : len(FEATURE_EVENTS)], points])
 
 
 def detect_events(kitchen: Kitchen, state: State, action: jax.Array) -> jax.Array:

@@ -2,7 +2,7 @@
 ...)``.
 
 jaxmarl's interface is one game at a time and `jax.vmap` around it; the rules want all games at
-once. `call_batched` joins the two. This file imports jaxmarl, which takes seconds and prints.
+once. `call_batched` joins the two. This file imports jaxmarl, which takes seconds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxmarl.environments.multi_agent_env import MultiAgentEnv
-from jaxmarl.environments.multi_agent_env import State as JaxMARLState
-from jaxmarl.environments.spaces import Box, Discrete
 
 from hanabi_rl.games.batching import call_batched
+from hanabi_rl.games.jaxmarl import quiet_import
 from hanabi_rl.games.overcooked import dynamics, kitchens
 from hanabi_rl.games.overcooked.kitchens import Kitchen, load_kitchen
 from hanabi_rl.games.overcooked.observation import NUM_CHANNELS, observe_games_last
@@ -27,6 +25,11 @@ from hanabi_rl.games.overcooked.render import render_text
 from hanabi_rl.games.overcooked.state import MAX_STEPS, PLAYER_BITS, State, pack_scenes, start_scene
 from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS
 from hanabi_rl.storage.jax_settings import with_fixed_settings
+
+with quiet_import():
+    from jaxmarl.environments.multi_agent_env import MultiAgentEnv
+    from jaxmarl.environments.multi_agent_env import State as JaxMARLState
+    from jaxmarl.environments.spaces import Box, Discrete
 
 ByAgent = dict[str, jax.Array]
 Views = tuple[jax.Array, jax.Array]

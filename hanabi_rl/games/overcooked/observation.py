@@ -6,10 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.games.batching import materialize
+from hanabi_rl.games.batching import materialize, select_games
 from hanabi_rl.games.overcooked import kitchens
 from hanabi_rl.games.overcooked.kitchens import MAX_FLOOR, Kitchen
-from hanabi_rl.games.overcooked.state import DISH, FULL, NOTHING, ONION, READY, SOUP, State
+from hanabi_rl.games.overcooked.state import (
+    DISH,
+    FULL,
+    NOTHING,
+    ONION,
+    READY,
+    SOUP,
+    State,
+    swap_players,
+)
 from hanabi_rl.games.overcooked.transitions import POT_BITS
 
 CHANNELS = (
@@ -53,8 +62,20 @@ def observe(kitchen: Kitchen, state: State, horizon: int = 400) -> jax.Array:
     return jnp.moveaxis(observe_games_last(kitchen, state, horizon), -1, 0)
 
 
+def observe_seat(kitchen: Kitchen, state: State, seat: jax.Array, horizon: int = 400) -> jax.Array:
+    """Return the observation uint8[N, H, W, 26] of one player, `seat` int32[N], of each game: half
+    the work of both players'."""
+    own = select_games(seat == 0, state, swap_players(state))
+    return jnp.moveaxis(observe_games_last(kitchen, own, horizon, players=1)[0], -1, 0)
+
+
 def observe_games_last(
-    kitchen: Kitchen, state: State, horizon: int = 400, *, clear_used_counters: bool = False
+    kitchen: Kitchen,
+    state: State,
+    horizon: int = 400,
+    *,
+    clear_used_counters: bool = False,
+    players: int = 2,
 ) -> jax.Array:
     """`observe` as uint8[P, H, W, 26, N], the order in which it is computed.
 
@@ -67,6 +88,7 @@ def observe_games_last(
         horizon: steps of a game.
         clear_used_counters: leave counters that hold a thing out of the channel of counters, as
             jaxmarl's v1 does.
+        players: 1 for player 0 only.
     """
     (num_games,), num_cells = state.players.shape, kitchen.height * kitchen.width
     cells = jnp.arange(num_cells, dtype=jnp.uint8)[:, None]
@@ -111,12 +133,12 @@ def observe_games_last(
         horizon - state.steps < LAST_STEPS,
     ]
     views = []
-    for me, partner in ((0, 1), (1, 0)):
+    for me, partner in ((0, 1), (1, 0))[:players]:
         planes = [here[me], here[partner], *facing[me], *facing[partner], *shared]
         views.append(
             jnp.stack([jnp.broadcast_to(p, nowhere.shape).astype(jnp.uint8) for p in planes], 1)
         )
-    shape = 2, kitchen.height, kitchen.width, NUM_CHANNELS, num_games
+    shape = players, kitchen.height, kitchen.width, NUM_CHANNELS, num_games
     return jnp.stack(views).reshape(shape)
 
 

@@ -1,135 +1,155 @@
-"""`OvercookedEnv`: many games of Overcooked at once, each starting again when it ends."""
+"""`Overcooked`: the game as learners use it, and `OvercookedEnv`, many games at once."""
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Annotated, Any, ClassVar, Literal
+
 import jax
 import jax.numpy as jnp
-from flax import struct
+import numpy as np
+import tyro
 
-from hanabi_rl.games.overcooked import dynamics
+from hanabi_rl.games.game import Game, GameEnv, Outcome
+from hanabi_rl.games.overcooked import dynamics, events
 from hanabi_rl.games.overcooked.kitchens import Kitchen, load_kitchen
-from hanabi_rl.games.overcooked.observation import observe
-from hanabi_rl.games.overcooked.start_states import StartStates, sample_start_states
-from hanabi_rl.games.overcooked.state import (
-    MAX_STEPS,
-    State,
-    pack_scenes,
-    select_games,
-    start_scene,
-)
-from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS
-from hanabi_rl.games.prng import random_words
-from hanabi_rl.storage.jax_settings import with_fixed_settings
+from hanabi_rl.games.overcooked.observation import NUM_CHANNELS, observe, observe_seat
+from hanabi_rl.games.overcooked.state import MAX_STEPS, State, pack_scenes, start_scene
+from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS, STAY
 
 
-class EnvState(struct.PyTreeNode):
-    """``N`` environments; every leaf has a leading environment axis."""
+class RememberingState(State):
+    """`State` with the players' last actions."""
 
-    game: State
-    """Games in progress; fresh games where the last step ended one."""
-    keys: jax.Array
-    """uint32[N, 2]: each environment's own key, for sampled starts."""
-    game_index: jax.Array
-    """int32[N]: number of each environment's current game, from 0."""
+    last: jax.Array
+    """uint8[N, P]."""
 
 
-class TimeStep(struct.PyTreeNode):
-    """Result of one step in each environment."""
-
-    reward: jax.Array
-    """float32[N]: points scored, the same for both players."""
-    done: jax.Array
-    """bool[N]: the step ended the game."""
-    score: jax.Array
-    """int32[N]: points of the game after the step, before auto-reset."""
-    shaped: jax.Array
-    """float32[N, P]: shaping reward of each player, without the points."""
+def _remembering(state: State, last: jax.Array) -> RememberingState:
+    return RememberingState(
+        players=state.players,
+        pots=state.pots,
+        counters_low=state.counters_low,
+        counters_high=state.counters_high,
+        last=last,
+    )
 
 
-class OvercookedEnv:
-    """Overcooked for `num_envs` environments at once, with auto-reset. All state is in `EnvState`.
+def _with_last(obs: jax.Array, last: jax.Array) -> jax.Array:
+    """Observations [..., H, W, C] with channels of the last action uint8 [...], one of them 1
+    everywhere."""
+    channels = (last[..., None] == jnp.arange(NUM_ACTIONS)).astype(obs.dtype)[..., None, None, :]
+    shape = (*obs.shape[:-1], NUM_ACTIONS)
+    return jnp.concatenate([obs, jnp.broadcast_to(channels, shape)], axis=-1)
 
-    Both players act in every step, and every action is legal.
 
-    Args:
-        kitchen: a kitchen or its name, see `KITCHENS` and `ALIASES`.
-        starts: source of the start positions, see `Kitchen.starts` (default: humans', otherwise the
-            kitchen's first).
-        horizon: steps of a game.
+@dataclasses.dataclass(frozen=True)
+class Overcooked(Game):
+    """Overcooked in one kitchen. Both players act in every step, and every action is legal.
 
     Raises:
         ValueError: an unknown kitchen or source of starts, or a horizon outside 1 to 4095.
     """
 
-    num_players = 2
-    num_actions = NUM_ACTIONS
+    name: Annotated[Literal["overcooked"], tyro.conf.Suppress] = dataclasses.field(
+        default="overcooked", kw_only=True
+    )
+    kitchen: str = "cramped_room"
+    """Kitchen by its name or an alias, see `KITCHENS` and `ALIASES`."""
+    starts: str | None = None
+    """Source of the start positions, see `Kitchen.starts`. None: humans', otherwise the kitchen's
+    first."""
+    horizon: int = 400
+    """Steps of a game."""
+    last_action: bool = False
+    """Show each player its own last action in six more channels, as human players remember it."""
+    num_players: ClassVar[int] = 2
+    num_actions: ClassVar[int] = NUM_ACTIONS
+    idle_action: ClassVar[int | None] = STAY
+    events: ClassVar[tuple[str, ...]] = events.EVENTS
+    min_pair_score: ClassVar[float] = 10.0  # as ZSC-Eval
+    variant: ClassVar[str] = "kitchen"
 
-    def __init__(
-        self, kitchen: str | Kitchen = "cramped_room", starts: str | None = None, horizon: int = 400
-    ) -> None:
-        if not 1 <= horizon <= MAX_STEPS:
-            raise ValueError(f"horizon: expected 1 to {MAX_STEPS}, got {horizon}")
+    def __post_init__(self) -> None:
+        if not 1 <= self.horizon <= MAX_STEPS:
+            raise ValueError(f"horizon: expected 1 to {MAX_STEPS}, got {self.horizon}")
+        kitchen = load_kitchen(self.kitchen)
+        kitchen.start(self.starts)
+        object.__setattr__(self, "kitchen", kitchen.name)
+        if self.starts == kitchen.starts[0][0]:  # equal games are equal configs
+            object.__setattr__(self, "starts", None)
+
+    @property
+    def layout(self) -> Kitchen:
+        """The kitchen's grid and starts."""
+        return load_kitchen(self.kitchen)
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        """Height, width and channels."""
+        channels = NUM_CHANNELS + self.last_action * NUM_ACTIONS
+        return self.layout.height, self.layout.width, channels
+
+    @property
+    def max_steps(self) -> int:
+        """Steps of every game."""
+        return self.horizon
+
+    def start(self, keys: jax.Array) -> State:
+        """See `Game`; all games start alike."""
+        scene = start_scene(self.layout, self.starts)
+        start = pack_scenes(self.layout, [scene])
+        return self.of_core(jax.tree.map(lambda word: jnp.broadcast_to(word, keys.shape[0]), start))
+
+    def of_core(self, state: State) -> State:
+        """The game's states [N] at states of the kitchen; the last actions are stay."""
+        if not self.last_action:
+            return state
+        stay = jnp.full((state.players.shape[0], 2), STAY, jnp.uint8)
+        return _remembering(state, stay)
+
+    def step(self, state: State, action: jax.Array, keys: jax.Array) -> tuple[State, Outcome]:
+        """See `Game`."""
+        del keys
+        after, rewards = dynamics.step(self.layout, state, action)
+        outcome = Outcome(
+            reward=rewards.reward, done=after.steps >= self.horizon, shaped=rewards.shaped
+        )
+        if isinstance(state, RememberingState):
+            after = _remembering(after, action.astype(jnp.uint8))
+        return after, outcome
+
+    def observe(self, state: State) -> jax.Array:
+        """Observations uint8[N, P, H, W, 26], see `observation.observe`, or with `last_action` 32
+        channels."""
+        obs = observe(self.layout, state, self.horizon)
+        return _with_last(obs, state.last) if isinstance(state, RememberingState) else obs
+
+    def observe_seat(self, state: State, seat: jax.Array) -> jax.Array:
+        """See `Game`."""
+        obs = observe_seat(self.layout, state, seat, self.horizon)
+        if not isinstance(state, RememberingState):
+            return obs
+        return _with_last(obs, jnp.where(seat == 0, state.last[:, 0], state.last[:, 1]))
+
+    def detect_events(self, state: State, action: jax.Array) -> jax.Array:
+        """See `Game` and `events.detect_events`."""
+        return events.detect_events(self.layout, state, action)
+
+    def behaviour_features(self, counts: np.ndarray, score: np.ndarray) -> np.ndarray:
+        """See `Game` and `events.behaviour_features`: a player's own soups count, not the score."""
+        del score
+        return events.behaviour_features(counts)
+
+    def score(self, state: State, total: jax.Array) -> jax.Array:
+        """Points int32[N], those before a recorded start included."""
+        del total
+        return dynamics.score(state)
+
+
+class OvercookedEnv(GameEnv):
+    """`GameEnv` of `Overcooked`, whose parameters are the arguments."""
+
+    def __init__(self, kitchen: str = "cramped_room", **game: Any) -> None:
+        super().__init__(Overcooked(kitchen=kitchen, **game))
         self.kitchen = load_kitchen(kitchen)
-        self.horizon = horizon
-        self.starts = starts or self.kitchen.starts[0][0]
-        self._start = pack_scenes(self.kitchen, [start_scene(self.kitchen, self.starts)])
-
-    @with_fixed_settings
-    def reset(self, key: jax.Array, num_envs: int, first_env: int | jax.Array = 0) -> EnvState:
-        """Start `num_envs` environments from a raw or typed key.
-
-        Environment ``i`` samples from ``(key, first_env + i)``: shards of a larger set pass their
-        first global index and play exactly as in the whole set.
-        """
-        keys = random_words(key, first_env + jnp.arange(num_envs), 2)
-        return self._at(
-            jax.tree.map(lambda word: jnp.broadcast_to(word, num_envs), self._start), keys
-        )
-
-    @with_fixed_settings
-    def reset_to(self, game: State, key: jax.Array, first_env: int | jax.Array = 0) -> EnvState:
-        """Start one environment per game of `game` [N], in that state; see `reset`."""
-        game = jax.tree.map(jnp.asarray, game)
-        keys = random_words(key, first_env + jnp.arange(game.players.shape[0]), 2)
-        return self._at(game, keys)
-
-    @staticmethod
-    def _at(game: State, keys: jax.Array) -> EnvState:
-        return EnvState(game=game, keys=keys, game_index=jnp.zeros(keys.shape[0], jnp.int32))
-
-    @with_fixed_settings
-    def step(
-        self, env_state: EnvState, action: jax.Array, starts: StartStates | None = None
-    ) -> tuple[EnvState, TimeStep]:
-        """Play one step ``int32[N, P]`` in every environment, and start a new game where it ended
-        one; with `starts` some of the new games begin in the middle (see `StartStates`).
-        """
-        after, outcome = dynamics.step(self.kitchen, env_state.game, action)
-        done = after.steps >= self.horizon
-        fresh = jax.tree.map(jnp.asarray, self._start)
-        game_index = env_state.game_index + done
-        if starts is not None:
-            fresh = sample_start_states(starts, fresh, env_state.keys, game_index)
-        timestep = TimeStep(
-            reward=outcome.reward,
-            done=done,
-            score=dynamics.score(after),
-            shaped=outcome.shaped,
-        )
-        game = select_games(done, fresh, after)
-        return EnvState(game=game, keys=env_state.keys, game_index=game_index), timestep
-
-    @with_fixed_settings
-    def observe(self, env_state: EnvState) -> jax.Array:
-        """Return each player's observation, uint8[N, P, H, W, 26]."""
-        return observe(self.kitchen, env_state.game, self.horizon)
-
-    @with_fixed_settings
-    def legal_actions(self, env_state: EnvState) -> jax.Array:
-        """Return each player's legal actions, bool[N, P, A]: all of them."""
-        return jnp.ones((env_state.game_index.shape[0], 2, NUM_ACTIONS), bool)
-
-    @with_fixed_settings
-    def acting(self, env_state: EnvState) -> jax.Array:
-        """Return the players that decide now, bool[N, P]: both."""
-        return jnp.ones((env_state.game_index.shape[0], 2), bool)

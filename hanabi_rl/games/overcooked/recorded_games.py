@@ -2,26 +2,26 @@
 
 The file is safetensors: `actions uint8[sum of lengths, P]` of all games one after the other,
 `length`, `layout`, `pair`, `score`, `test [N]`, `start [N, P, 2]` as (x, y), and optionally
-`reward uint8[sum of lengths]`. The metadata `layouts` names the kitchens that `layout` numbers.
+`reward uint8[sum of lengths]` and `human_seats bool[N, P]`. The metadata `layouts` names the
+kitchens that `layout` numbers; `origins` is a JSON list of `GameOrigin`, one per game.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.games.overcooked import dynamics
+from hanabi_rl.games.overcooked.dynamics import SOUP_POINTS
 from hanabi_rl.games.overcooked.kitchens import Kitchen, load_kitchen
 from hanabi_rl.games.overcooked.state import MAX_STEPS, Scene, State, pack_scenes
+from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS, STAY
-from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.tensors import read_metadata, read_tensors, write_tensors
 
 FIRST_STEPS = 400
@@ -50,6 +50,26 @@ class OvercookedDataError(ValueError):
         super().__init__(f"{', '.join(where)}: {problem}")
 
 
+@dataclasses.dataclass(frozen=True)
+class GameOrigin:
+    """Players and circumstances of one recorded game."""
+
+    game_id: int
+    """Start of the game, microseconds since 1970."""
+    agents: tuple[str, ...]
+    """Name of the agent in each seat; empty for a person."""
+    identities: tuple[str, ...]
+    """Identity of the agent in each seat; empty for a person."""
+    seed: int
+    """Seed of the agents' sampled actions."""
+    steps_per_s: float
+    """Steps per second in real time."""
+    late_actions: int = 0
+    """Steps in which an agent was too slow and stayed."""
+    dropped_presses: int = 0
+    """Key presses of the person that arrived faster than steps and were replaced."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordedGames:
     """``N`` games of two players, as NumPy arrays. A game begins with empty hands, pots and
@@ -73,6 +93,10 @@ class RecordedGames:
     """bool[N]: the game is in the test part of its source."""
     rewards: np.ndarray | None = None
     """uint8[sum of lengths]: points scored in each step; None where only scores are known."""
+    human_seats: np.ndarray | None = None
+    """bool[N, P]: a person played this seat; None: not recorded."""
+    origins: tuple[GameOrigin, ...] = ()
+    """Origin of each game; empty: not recorded."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -85,6 +109,21 @@ class RecordedGames:
         """Rows of one game in `actions` and `rewards`."""
         end = int(self.lengths[: game + 1].sum())
         return slice(end - int(self.lengths[game]), end)
+
+    def traces(self) -> Traces:
+        """Return the games, all of one kitchen.
+
+        Raises:
+            ValueError: no games, or games of several kitchens.
+        """
+        played = [self.kitchens[number] for number in np.unique(self.layout)]
+        if len(played) != 1:
+            raise ValueError(f"expected games of one kitchen, got {', '.join(played) or 'none'}")
+        kitchen = load_kitchen(played[0])
+        actions = np.full((len(self), self.lengths.max(), 2), STAY, np.uint8)
+        for game, length in enumerate(self.lengths):
+            actions[game, :length] = self.actions[self.steps_of(game)]
+        return Traces(kitchen, start_states(kitchen, self.starts), actions, self.lengths)
 
     def select(self, index: Sequence[int] | np.ndarray) -> RecordedGames:
         """Return the games at `index` (integers or booleans), in that order."""
@@ -101,6 +140,8 @@ class RecordedGames:
             pairs=self.pairs[chosen],
             is_test=self.is_test[chosen],
             rewards=None if self.rewards is None else self.rewards[rows_of_all],
+            human_seats=None if self.human_seats is None else self.human_seats[chosen],
+            origins=tuple(self.origins[game] for game in chosen) if self.origins else (),
         )
 
 
@@ -113,41 +154,22 @@ class Replay(NamedTuple):
     """int32[T]: points scored in each step."""
 
 
-@with_fixed_settings
 def replay_games(games: RecordedGames) -> list[Replay]:
     """Play every recorded game from its start by the rules."""
     replays: list[Replay | None] = [None] * len(games)
     for number in np.unique(games.layout):
         chosen = np.flatnonzero(games.layout == number)
-        kitchen = games.kitchen_of(int(chosen[0]))
-        first = pack_scenes(
-            kitchen, [Scene(((a, b), (c, d))) for (a, b), (c, d) in games.starts[chosen].tolist()]
-        )
-        actions = np.full((games.lengths[chosen].max(), len(chosen), 2), STAY, np.uint8)
-        for column, game in enumerate(chosen):
-            actions[: games.lengths[game], column] = games.actions[games.steps_of(game)]
-        states, rewards = jax.device_get(_replay(kitchen, first, actions))
-        for column, game in enumerate(chosen):
-            length = int(games.lengths[game])
-            replays[game] = Replay(
-                jax.tree.map(lambda word, c=column, n=length: word[: n + 1, c], states),
-                rewards[:length, column].astype(np.int32),
-            )
+        traces = games.select(chosen).traces()
+        states = traces.states()
+        for row, (game, length) in enumerate(zip(chosen, traces.lengths, strict=True)):
+            one = jax.tree.map(lambda word, r=row, n=length: word[r, : n + 1], states)
+            replays[game] = Replay(one, SOUP_POINTS * np.diff(one.soups))
     return [replay for replay in replays if replay is not None]
 
 
-@partial(jax.jit, static_argnums=0)
-def _replay(kitchen: Kitchen, first: State, actions: jax.Array) -> tuple[State, jax.Array]:
-    """States [T + 1, N] and rewards [T, N]."""
-
-    def one_step(state: State, action: jax.Array) -> tuple[State, tuple[State, jax.Array]]:
-        after, outcome = dynamics.step(kitchen, state, action)
-        return after, (after, outcome.reward)
-
-    first = jax.tree.map(jnp.asarray, first)
-    _, (after, rewards) = jax.lax.scan(one_step, first, actions)
-    states = jax.tree.map(lambda one, rest: jnp.concatenate([one[None], rest]), first, after)
-    return states, rewards
+def start_states(kitchen: Kitchen, starts: np.ndarray) -> State:
+    """States [N] at the start of games, from the players' places, integers [N, P, 2]."""
+    return pack_scenes(kitchen, [Scene(((a, b), (c, d))) for (a, b), (c, d) in starts.tolist()])
 
 
 def validate_games(games: RecordedGames, source: str = "games") -> list[Replay]:
@@ -203,11 +225,17 @@ def save_recorded_games(path: Path, games: RecordedGames) -> None:
     }
     if games.rewards is not None:
         tensors["reward"] = games.rewards
+    if games.human_seats is not None:
+        tensors["human_seats"] = games.human_seats
+    metadata = {"layouts": ",".join(games.kitchens), "game": "overcooked"}
+    if games.origins:
+        metadata["origins"] = json.dumps([dataclasses.asdict(origin) for origin in games.origins])
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_tensors(path, tensors, {"layouts": ",".join(games.kitchens), "game": "overcooked"})
+    write_tensors(path, tensors, metadata)
 
 
 _AXES = {"actions": 2, "length": 1, "layout": 1, "pair": 1, "score": 1, "start": 3, "test": 1}
+_OPTIONAL_AXES = {"reward": 1, "human_seats": 2}
 
 
 def load_recorded_games(path: Path, validate: bool = True) -> RecordedGames:
@@ -226,10 +254,11 @@ def load_recorded_games(path: Path, validate: bool = True) -> RecordedGames:
         raise OvercookedDataError(f"expected a safetensors file, got: {error}", source) from error
     if "layouts" not in metadata:
         raise OvercookedDataError("expected metadata 'layouts', got none", source)
-    for name, axes in {**_AXES, **({"reward": 1} if "reward" in tensors else {})}.items():
+    optional = {name: axes for name, axes in _OPTIONAL_AXES.items() if name in tensors}
+    for name, axes in (_AXES | optional).items():
         if name not in tensors:
             raise OvercookedDataError(f"expected tensor {name!r}, got {sorted(tensors)}", source)
-        kinds = "b" if name == "test" else "iu"
+        kinds = "b" if name in ("test", "human_seats") else "iu"
         if tensors[name].ndim != axes or tensors[name].dtype.kind not in kinds:
             raise OvercookedDataError(
                 f"{name}: expected {'bool' if kinds == 'b' else 'integers'} with {axes} axes, got "
@@ -246,9 +275,9 @@ def load_recorded_games(path: Path, validate: bool = True) -> RecordedGames:
         ("layout", "pair", "score", "test"), (num_games,)
     )
     shapes |= {"actions": (steps, 2), "start": (num_games, 2, 2)}
-    shapes |= {"reward": (steps,)} if "reward" in tensors else {}
+    shapes |= {"reward": (steps,), "human_seats": (num_games, 2)}
     for name, shape in shapes.items():
-        if tensors[name].shape != shape:
+        if name in tensors and tensors[name].shape != shape:
             raise OvercookedDataError(
                 f"{name}: expected shape {shape}, got {tensors[name].shape}", source
             )
@@ -262,11 +291,33 @@ def load_recorded_games(path: Path, validate: bool = True) -> RecordedGames:
         pairs=tensors["pair"].astype(np.int32),
         is_test=tensors["test"],
         rewards=tensors["reward"].astype(np.uint8) if "reward" in tensors else None,
+        human_seats=tensors.get("human_seats"),
+        origins=_read_origins(metadata.get("origins", "[]"), num_games, source),
     )
     _check_ranges(games, tensors, source)
     if validate:
         validate_games(games, source)
     return games
+
+
+def _read_origins(text: str, num_games: int, source: str) -> tuple[GameOrigin, ...]:
+    try:
+        records = json.loads(text)
+        origins = tuple(
+            GameOrigin(**{name: _tuples(value) for name, value in record.items()})
+            for record in records
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise OvercookedDataError(f"metadata 'origins': {error}", source) from error
+    if len(origins) not in (0, num_games):
+        raise OvercookedDataError(
+            f"metadata 'origins': expected {num_games} games, got {len(origins)}", source
+        )
+    return origins
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_ranges(games: RecordedGames, tensors: dict[str, np.ndarray], source: str) -> None:

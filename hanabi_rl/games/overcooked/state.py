@@ -108,11 +108,6 @@ def swap_players(state: State) -> State:
     return state.replace(players=second | first << PLAYER_BITS | soups)
 
 
-def select_games(which: jax.Array, chosen: State, others: State) -> State:
-    """Return game by game `chosen` where ``which`` bool[N], otherwise `others` (N games or one)."""
-    return jax.tree.map(lambda a, b: jnp.where(which, a, b), chosen, others)
-
-
 @dataclasses.dataclass(frozen=True)
 class Scene:
     """One game at one moment."""
@@ -150,7 +145,8 @@ def pack_scenes(kitchen: Kitchen, scenes: Sequence[Scene]) -> State:
 
 def unpack_scene(kitchen: Kitchen, state: State, game: int = 0) -> Scene:
     """Return one game of a batch in plain numbers."""
-    players, pots, low, high = (int(np.asarray(word)[game]) for word in jax.tree.leaves(state))
+    words = state.players, state.pots, state.counters_low, state.counters_high
+    players, pots, low, high = (int(np.asarray(word)[game]) for word in words)
     poses = [players >> PLAYER_BITS * player & 255 for player in range(2)]
     places = [kitchen.floor[pose >> 2] for pose in poses]
     contents = [pots >> POT_BITS * pot & 31 for pot in range(len(kitchen.pots))]

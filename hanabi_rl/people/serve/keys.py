@@ -14,8 +14,6 @@ from typing import Literal
 Kind = Literal["eval", "test"]
 """eval: official games, once each. test: any number of games with random partners."""
 
-KEY_VARIABLE = "HANABI_RL_KEY"
-"""Environment variable with a candidate's key."""
 _HINT = 6  # characters
 _KEY = re.compile(r"(hk_(?:eval|test)_)([A-Za-z0-9_-]+)")
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from hanabi_rl.evaluation.measure.annotate import annotate
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.view_json import Frame, action_text, seat_names
 from hanabi_rl.people.serve.folder import GameFolder
 from hanabi_rl.people.serve.lifecycle import Effects, Game, begin
 from hanabi_rl.people.serve.partner_protocol import PartnerAction, Partners
 from hanabi_rl.people.serve.tables import GameTables
-from hanabi_rl.people.serve.view_json import Frame, action_text, seat_names
 from hanabi_rl.play.decks import evaluation_decks, seed_decks
 
 

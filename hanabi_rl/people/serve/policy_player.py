@@ -39,13 +39,13 @@ def seat_of(agent: str) -> int:
 
 def check_rows(rules: Rules, rows: Rows) -> None:
     """Raise ProtocolError if the rows do not fit the rules."""
-    expected = (rules.obs_size,), (rules.num_moves,)
+    expected = (rules.obs_size,), (rules.num_actions,)
     for agent, row in rows.items():
         got = row["obs"].shape, row["legal_moves"].shape
         if got != expected or not 0 <= seat_of(agent) < rules.num_players:
             raise ProtocolError(
-                f"expected obs [{rules.obs_size}] and legal_moves [{rules.num_moves}] of a game of "
-                f"{rules.num_players} players, got {list(got[0])} and {list(got[1])} of {agent}"
+                f"expected obs [{rules.obs_size}] and legal_moves [{rules.num_actions}] of a game "
+                f"of {rules.num_players} players, got {list(got[0])} and {list(got[1])} of {agent}"
             )
 
 
@@ -72,7 +72,7 @@ class PolicyPlayer:
         check_rows(self._rules, rows)
         players, agents = self._rules.num_players, list(rows)
         obs = np.zeros((1, players, self._rules.obs_size), np.float32)
-        legal = np.zeros((1, players, self._rules.num_moves), bool)
+        legal = np.zeros((1, players, self._rules.num_actions), bool)
         seats = np.array([seat_of(agent) for agent in agents])
         for seat, row in zip(seats, rows.values(), strict=True):
             obs[0, seat], legal[0, seat] = row["obs"], row["legal_moves"]
@@ -98,6 +98,6 @@ class PolicyPlayer:
 def warm(policy: Policy) -> None:
     """Compile the functions of `PolicyPlayer` before the first game."""
     rules, player = policy.rules, PolicyPlayer(policy)
-    legal = np.zeros(rules.num_moves)
+    legal = np.zeros(rules.num_actions)
     legal[rules.noop] = 1.0
     player.act({"agent_0": {"obs": np.zeros(rules.obs_size), "legal_moves": legal}})

@@ -73,16 +73,16 @@ class _Reader:
     def read(self, frame: Frame, deciding: list[str]) -> dict[str, list[float]]:
         """Return the logits of the deciding rows. Raises ProtocolError."""
         obs = np.zeros((MAX_BATCH_ROWS, self._rules.obs_size), np.float32)
-        legal = np.ones((MAX_BATCH_ROWS, self._rules.num_moves), bool)
+        legal = np.ones((MAX_BATCH_ROWS, self._rules.num_actions), bool)
         for row, observed in frame["rows"].items():
             sizes = len(observed["obs"]), len(observed["legal_moves"])
             if (
-                sizes != (self._rules.obs_size, self._rules.num_moves)
+                sizes != (self._rules.obs_size, self._rules.num_actions)
                 or not 0 <= int(row) < MAX_BATCH_ROWS
             ):
                 raise ProtocolError(
                     f"expected rows 0 to {MAX_BATCH_ROWS - 1} of {self._rules.obs_size} and "
-                    f"{self._rules.num_moves} numbers, got row {row} of {sizes[0]} and {sizes[1]}"
+                    f"{self._rules.num_actions} numbers, got row {row} of {sizes[0]} and {sizes[1]}"
                 )
             obs[int(row)], legal[int(row)] = observed["obs"], observed["legal_moves"]
         reset = np.full(MAX_BATCH_ROWS, frame["turn"] == 0)

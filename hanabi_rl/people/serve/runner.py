@@ -249,7 +249,7 @@ class PartnerRunner:
                 row = int(seats.row[i])
                 if seats.seat[i] == (slots[row].turn + 1) % self.rules.num_players:
                     decided[row] = int(actions[i]), probabilities[i].copy()
-        no_action = self.rules.noop, np.zeros(self.rules.num_moves, np.float32)  # person to move
+        no_action = self.rules.noop, np.zeros(self.rules.num_actions, np.float32)  # person to move
         for row, slot in enumerate(slots):
             seats_of_row = None
             if observations is not None:  # copied: a view would keep the arrays of the whole tick

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from hanabi_rl.data.formats.hanab_live import replay_link
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.view_json import Frame, actions_of, seat_names, table_frame
 from hanabi_rl.people.serve.lifecycle import (
     Effects,
     Event,
@@ -23,7 +24,6 @@ from hanabi_rl.people.serve.lifecycle import (
 )
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 from hanabi_rl.people.serve.player_view import player_view, spectator_view
-from hanabi_rl.people.serve.view_json import Frame, actions_of, seat_names, table_frame
 
 
 class GameTables:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from hanabi_rl.games.hanabi.view_json import Frame
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.local import LocalPlay
-from hanabi_rl.people.serve.view_json import Frame
 from hanabi_rl.storage.files import BYTE_ORDER_MARK
 from hanabi_rl.storage.words import count
 

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.policy import Policy, next_game, runs_search
+from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.hanabi import dynamics as core
 from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.hanabi.state import select_games
 from hanabi_rl.play.episodes import POLICY_RNG_STREAM
 
 
@@ -112,7 +112,7 @@ def step(
     greedy actions int32[W] and the probabilities float32[W, A]."""
     used = seats.row < tick.turn.shape[0]
     row = jnp.where(used, seats.row, 0)
-    idle = jnp.arange(policy.rules.num_moves) == policy.rules.noop
+    idle = jnp.arange(policy.rules.num_actions) == policy.rules.noop
     active = used & seats.queried if runs_search(policy) else used
     legal = jnp.where(active[:, None], tick.legal[row, seats.seat], idle)
     fold = jax.vmap(jax.random.fold_in)

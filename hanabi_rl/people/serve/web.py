@@ -83,8 +83,8 @@ class GameSockets:
                 problem = await self._handle(game_id, socket, await socket.receive())
                 if problem is not None:
                     num_invalid += 1
-                    await _send(socket, {"type": "error", "text": problem})
-                    await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
+                    await send_json(socket, {"type": "error", "text": problem})
+                    await send_json(socket, {"type": "frame", "frame": self.play.frame(game_id)})
             await socket.close(REFUSED, "too many invalid messages")
         except (WebSocketDisconnect, RuntimeError):
             pass  # page closed; the game stays
@@ -113,8 +113,8 @@ class GameSockets:
     async def _send_state(self, socket: WebSocket, game_id: int) -> None:
         await self._query_watched(game_id)
         if self.play.watched or self.play.game(game_id).status == "done":
-            await _send(socket, self._history(game_id))
-        await _send(socket, {"type": "frame", "frame": self.play.frame(game_id)})
+            await send_json(socket, self._history(game_id))
+        await send_json(socket, {"type": "frame", "frame": self.play.frame(game_id)})
         if not self.play.watched:
             self._start_partner_turns(game_id)
 
@@ -130,23 +130,19 @@ class GameSockets:
             if tab.moves != (socket is active):
                 tab.moves = not tab.moves
                 with contextlib.suppress(WebSocketDisconnect, RuntimeError):
-                    await _send(socket, {"type": "role", "moves": tab.moves})
+                    await send_json(socket, {"type": "role", "moves": tab.moves})
 
     async def _handle(self, game_id: int, socket: WebSocket, message: Message) -> str | None:
         """Handle one message; return its problem, if any."""
-        if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message.get("code", 1006))
         try:
-            content = orjson.loads(message.get("text") or message.get("bytes") or b"")
-        except orjson.JSONDecodeError:
-            return "expected JSON"
-        if not isinstance(content, dict):
-            return "expected an object"
+            content = message_content(message)
+        except RefusedError as error:
+            return str(error)
         if socket is not self._active_tab(game_id):
             return OLDER_TAB
         try:
             if "what_if" in content:
-                await _send(socket, self._what_if(game_id, content))
+                await send_json(socket, self._what_if(game_id, content))
             else:
                 await self._apply(game_id, content)
         except RefusedError as error:
@@ -230,7 +226,7 @@ class GameSockets:
         for socket in list(self._tabs.get(game_id, ())):
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
                 for message in messages:
-                    await _send(socket, message)
+                    await send_json(socket, message)
 
     def _history(self, game_id: int) -> dict[str, Any]:
         return {
@@ -309,11 +305,7 @@ def make_app(
             Route("/games.{suffix}", games),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
-        middleware=[
-            Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS),
-            Middleware(WithHeaders),
-            Middleware(GZipMiddleware, minimum_size=500),
-        ],
+        middleware=MIDDLEWARE,
         lifespan=lifespan,
     )
 
@@ -337,11 +329,33 @@ class WithHeaders:
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
+MIDDLEWARE = [
+    Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS),
+    Middleware(WithHeaders),
+    Middleware(GZipMiddleware, minimum_size=500),
+]
+"""Middleware of pages that only this machine can reach."""
+
+
 def check_origin(headers: Headers) -> None:
     """Reject requests from other sites' pages; browsers send the page's origin."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
         raise HTTPException(403, "requests from other sites are not allowed")
+
+
+def message_content(message: Message) -> dict[str, Any]:
+    """JSON object in one message of a page. Raises RefusedError, or WebSocketDisconnect at its
+    end."""
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code", 1006))
+    try:
+        content = orjson.loads(message.get("text") or message.get("bytes") or b"")
+    except orjson.JSONDecodeError:
+        raise RefusedError("expected JSON") from None
+    if not isinstance(content, dict):
+        raise RefusedError("expected an object")
+    return content
 
 
 def _check_game(play: LocalPlay, game_id: int) -> int:
@@ -365,5 +379,6 @@ def _opened(socket: WebSocket) -> float:
         return 0.0
 
 
-async def _send(socket: WebSocket, content: dict[str, Any]) -> None:
+async def send_json(socket: WebSocket, content: dict[str, Any]) -> None:
+    """Send one message to a page."""
     await socket.send_text(orjson.dumps(content).decode())

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.view_json import Frame
 from hanabi_rl.people.serve.lifecycle import (
     Effects,
     Event,
@@ -17,7 +18,6 @@ from hanabi_rl.people.serve.lifecycle import (
 )
 from hanabi_rl.people.serve.partner_protocol import PartnerAction, Partners
 from hanabi_rl.people.serve.tables import GameTables
-from hanabi_rl.people.serve.view_json import Frame
 from hanabi_rl.people.study.design import PERSON
 from hanabi_rl.people.study.folder import StudyFolder
 from hanabi_rl.people.study.matching import WaitingRoom, balance, sync_with_pair

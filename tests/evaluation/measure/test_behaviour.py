@@ -32,7 +32,9 @@ def talkative_games(rules: Rules, num_games: int) -> Games:
         table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         while not table.over:
             legal = [
-                action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+                action
+                for action in range(rules.num_actions)
+                if table.illegal_reason(action) is None
             ]
             hand = [
                 divmod(table.deck[order], rules.num_ranks) for order in table.hands[table.player]

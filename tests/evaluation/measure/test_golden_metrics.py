@@ -76,7 +76,9 @@ def figures(games: Games, pool: Formulas) -> dict[str, float]:
     of_kind = [(games.actions // 5 == kind) & counted_turn_mask(games) for kind in range(4)]
     sent = np.array(of_kind).sum(axis=2)
     partner = action_information._mutual_information(
-        action_information.responses(games, own_first=True), games.rules.num_moves, corrected=False
+        action_information.responses(games, own_first=True),
+        games.rules.num_actions,
+        corrected=False,
     )
     return {
         "turns": counted_turn_mask(games).sum(),

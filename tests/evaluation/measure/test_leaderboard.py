@@ -113,7 +113,8 @@ def test_proxy_candidate_skips_self_play():
 def test_proxy_row_averages_proxies():
     proxies = [network_policy(LENIENT, seed) for seed in (1, 2)]
     decisions, steps = np.array([10, 10]), np.array([20, 20])
-    read = [Prediction(np.array(right), np.array(nats), decisions, steps) for right, nats in (
+    counts = decisions, steps, *np.zeros((2, 2))
+    read = [Prediction(np.array(right), np.array(nats), *counts) for right, nats in (
         ([4.0, 6.0], [10.0, 30.0]),
         ([8.0, 8.0], [2.0, 6.0]),
     )]  # fmt: skip
@@ -143,5 +144,5 @@ def test_errors_state_expectation():
 
 
 def test_published_table_is_complete():
-    assert {players: len(rows) for players, rows in LEADERBOARD.items()} == {2: 8, 3: 7}
+    assert {players: len(rows) for players, rows in LEADERBOARD.items()} == {2: 11, 3: 9}
     assert seat_names((-1, 1), ["p", "q"]) == ["candidate", "q"]

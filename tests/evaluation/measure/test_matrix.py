@@ -308,7 +308,7 @@ def test_plot_shows_median_and_mean(tmp_path, monkeypatch):
     means, medians = np.array([[1.25, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.5], [0.0, 4.0]])
     plot_matrix(
         means, ["a", "b"], tmp_path / "m.png", medians=medians, title="t", max_score=5,
-        column_label="c",
+        seat_labels=("r", "c"),
     )  # fmt: skip
     assert [args for args in texts if args[:2] == (1, 0)] == [(1, 0, "2.0"), (1, 0, "(2.5)")]
     assert (0, 1, "(0)") in texts and (tmp_path / "m.png").stat().st_size > 1000

@@ -123,7 +123,7 @@ class Reader:
 def test_memoryless_policy_passes_no_pair(sample):
     rules = RULES[0]
     for seed in range(2):
-        weights = jax.random.normal(jax.random.key(seed), (rules.obs_size, rules.num_moves))
+        weights = jax.random.normal(jax.random.key(seed), (rules.obs_size, rules.num_actions))
         reader = Reader(weights / 4, rules)
         for name, result in played(reader, rules, seed, "M", sample=sample).items():
             assert not result.passed.any()

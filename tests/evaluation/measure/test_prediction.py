@@ -1,6 +1,7 @@
 """Prediction against a NumPy loop over games, turns and seats; KL against its definition."""
 
 import dataclasses
+import math
 
 import jax
 import numpy as np
@@ -70,7 +71,7 @@ def test_random_bot_costs_log_legal_actions(rules, records):
     for n in range(GAMES):
         table = PythonGame(rules, records.decks[n])
         for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
-            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
+            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_actions))
             assert found.nll[n, t] == pytest.approx(np.log(legal), abs=1e-5)
             table.apply(action)
 
@@ -123,7 +124,7 @@ def test_convention_bot_costs_match_smoothing(rules, records):
     for n in range(GAMES):
         table = PythonGame(rules, records.decks[n])
         for t, action in enumerate(records.actions[n, : records.num_actions[n]]):
-            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_moves))
+            legal = sum(table.illegal_reason(a) is None for a in range(rules.num_actions))
             expected = -np.log(eps / legal + (1 - eps) * right[n, t])
             assert found.nll[n, t] == pytest.approx(expected, abs=1e-5)
             table.apply(action)
@@ -135,7 +136,7 @@ def test_prediction_matches_numpy_loop(rules, records):
     human = np.random.default_rng(0).random((GAMES, 2)) < 0.6
     log_pi = log_probabilities(other, rules, records)
     for seats in (None, human):
-        correct, nll, decisions, seat_timesteps = np.zeros((4, GAMES))
+        correct, nll, decisions, seat_timesteps, top_10, top_20 = np.zeros((6, GAMES))
         for n in range(GAMES):
             for t in range(records.num_actions[n]):
                 for seat in range(2):
@@ -146,9 +147,15 @@ def test_prediction_matches_numpy_loop(rules, records):
                         action = records.actions[n, t]
                         correct[n] += log_pi[t, n, seat].argmax() == action
                         nll[n] -= log_pi[t, n, seat, action]
+                        likely = np.argsort(-log_pi[t, n, seat], kind="stable")
+                        legal = int((log_pi[t, n, seat] > -1e6).sum())
+                        top_10[n] += action in likely[: math.ceil(legal / 10)]
+                        top_20[n] += action in likely[: math.ceil(legal / 5)]
                         decisions[n] += 1
         prediction = predict(other, as_games(records, seats), chunk_size=5)
         np.testing.assert_array_equal(prediction.correct, correct)
+        np.testing.assert_array_equal(prediction.top_10, top_10)
+        np.testing.assert_array_equal(prediction.top_20, top_20)
         np.testing.assert_array_equal(prediction.decisions, decisions)
         np.testing.assert_array_equal(prediction.seat_timesteps, seat_timesteps)
         np.testing.assert_allclose(prediction.nll, nll, rtol=1e-4, atol=1e-4)

@@ -36,7 +36,9 @@ def random_games(rules: Rules, lengths: list[int]) -> Games:
         table, played = PythonGame(rules, rng.permutation(full_deck(rules))), []
         for _ in range(length):
             legal = [
-                action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+                action
+                for action in range(rules.num_actions)
+                if table.illegal_reason(action) is None
             ]
             if table.life_tokens == 1:
                 legal = [action for action in legal if decode_action(rules, action).kind != "play"]
@@ -59,6 +61,8 @@ def random_decisions(games: Games) -> Decisions:
         nll=rng.exponential(size=shape),
         counted=played & (np.arange(shape[1]) % 3 > 0),
         seat_timesteps=games.num_actions * games.rules.num_players,
+        rank=np.where(wrong, 1, 0),
+        num_legal=np.full(shape, 12),
     )
 
 
@@ -75,7 +79,7 @@ def decisions(games) -> Decisions:
 @pytest.mark.parametrize("players", [2, 3, 5])
 def test_actions_have_kinds(players):
     rules = Rules(num_players=players)
-    kinds = move_kinds(rules, np.arange(rules.num_moves))
+    kinds = move_kinds(rules, np.arange(rules.num_actions))
     for action in range(rules.noop):
         assert MOVE_KINDS[kinds[action]] == NAMES[decode_action(rules, action).kind]
     assert kinds[rules.noop] == len(MOVE_KINDS)

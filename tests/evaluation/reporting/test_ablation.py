@@ -22,7 +22,9 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 def prediction(correct: float) -> Prediction:
     games = np.ones(50)
-    return Prediction(correct * games, 2 * games, games.astype(int), 4 * games.astype(int))
+    return Prediction(
+        correct * games, 2 * games, games.astype(int), 4 * games.astype(int), games, games
+    )
 
 
 def result(weight: float, score: float, with_bc: float, correct: float, kl: float) -> WeightResult:

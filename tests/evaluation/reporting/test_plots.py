@@ -119,7 +119,7 @@ def test_labels_are_drawn_literally(tmp_path, figures, settings):
     with rc_context(settings):
         plot_matrix(
             means, NAMES, tmp_path / "m.png", medians=means, title=NAMES[0], max_score=25,
-            column_label="x",
+            seat_labels=("r", "x"),
         )  # fmt: skip
         lines = [Line(name, (1.0, float(place))) for place, name in enumerate(NAMES)]
         plot_parallel({"a": 1, "b": 1}, lines, tmp_path / "p.png", NAMES[0])

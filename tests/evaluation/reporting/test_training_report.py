@@ -92,8 +92,9 @@ def test_table_has_one_line_per_result(report):
 def test_validation_table_has_form_of_table_3() -> None:
     """By hand: 3 games on 2 decks, with 10 decisions and 20 seat-timesteps per deck."""
     decisions, timesteps = np.array([10, 10]), np.array([20, 20])
-    clone = Prediction(np.array([6.0, 4.0]), np.array([12.0, 8.0]), decisions, timesteps)
-    policy = Prediction(np.array([3.0, 5.0]), np.array([14.0, 18.0]), decisions, timesteps)
+    tops = np.zeros((2, 2))
+    clone = Prediction(np.array([6.0, 4.0]), np.array([12.0, 8.0]), decisions, timesteps, *tops)
+    policy = Prediction(np.array([3.0, 5.0]), np.array([14.0, 18.0]), decisions, timesteps, *tops)
     found = PredictionComparison(policy, clone, games=3)
     title, *lines = prediction_table(found, "HDR-IPPO").splitlines()
     assert title.split() == [

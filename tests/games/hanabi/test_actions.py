@@ -40,9 +40,9 @@ def written_out(rules: Rules) -> list[Move]:
 @over_games
 def test_codec_matches_move_list(rules):
     moves = written_out(rules)
-    assert len(moves) == rules.num_moves
-    assert [decode_action(rules, action) for action in range(rules.num_moves)] == moves
-    assert [encode_action(rules, move) for move in moves] == list(range(rules.num_moves))
+    assert len(moves) == rules.num_actions
+    assert [decode_action(rules, action) for action in range(rules.num_actions)] == moves
+    assert [encode_action(rules, move) for move in moves] == list(range(rules.num_actions))
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
@@ -52,7 +52,7 @@ def test_codec_matches_move_list(rules):
     ids=str,
 )
 def test_codec_accepts_arrays(rules, arrays, dtype):
-    moves, ids = written_out(rules), np.arange(rules.num_moves, dtype=dtype).reshape(1, -1)
+    moves, ids = written_out(rules), np.arange(rules.num_actions, dtype=dtype).reshape(1, -1)
     expected = {
         "is_discard": [move.kind == "discard" for move in moves],
         "is_play": [move.kind == "play" for move in moves],
@@ -88,7 +88,7 @@ def test_action_slices_match_move_list(rules):
 
 @pytest.mark.parametrize("run", [lambda function: function, jax.jit], ids=["NumPy", "traced"])
 def test_invalid_action_has_no_kind(run):
-    ids = np.array([-7, -1, SMALL.noop, SMALL.num_moves, 250], np.int32)
+    ids = np.array([-7, -1, SMALL.noop, SMALL.num_actions, 250], np.int32)
     found = run(lambda ids: decode(SMALL, ids))(ids)
     for field in found:
         np.testing.assert_array_equal(field, 0)

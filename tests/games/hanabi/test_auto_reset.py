@@ -48,7 +48,7 @@ def play() -> Callable[..., tuple[Any, ...]]:
     return played
 
 
-NOISE = np.random.default_rng(0).random((STEPS, 8, ENV.rules.num_moves), np.float32)
+NOISE = np.random.default_rng(0).random((STEPS, 8, ENV.rules.num_actions), np.float32)
 CAREFUL = np.zeros(8, bool)
 
 

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hanabi_rl.agents.bots.obs_view import with_left
-from hanabi_rl.games.hanabi import cards
+from hanabi_rl.games.hanabi import bits, cards
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 
@@ -70,10 +69,14 @@ def test_card_sets_match_counting(rules: Rules) -> None:
         assert single == as_set(card for card in every if at.left(card) == 1)
         assert cards.next_cards(rules, played) == as_set(filter(at.fits, every))
         assert useless == as_set(filter(at.useless, every))
-
-        counts = jnp.array([at.lost.count(card) for card in every])
-        assert int(with_left(rules, counts, 0)) == gone
-        assert int(with_left(rules, counts, 1)) == single
+        assert cards.gone_cards(rules, played, planes) == as_set(
+            card for card in every if at.left(card) == (card in at.played)
+        )
+        assert cards.without_copy(rules.full_planes, played) == [
+            as_set(card for card in every if at.copies[card] - (card in at.played) > plane)
+            for plane in range(len(planes))
+        ]
+        assert rules.num_copies == tuple(at.copies)
 
 
 @pytest.mark.parametrize("rules", GAMES, ids=str)
@@ -113,3 +116,27 @@ def test_python_game_card_sets() -> None:
     assert table.played == 1 and table.discard_planes == [1, 0, 0]
     table.apply(0)
     assert table.discard_planes == [1, 1, 0]
+
+
+def test_masks_and_hand_words_by_slot() -> None:
+    rng = np.random.default_rng(0)
+    mask = rng.random((3, 4, 6)) < 0.4
+    for axis in range(3):
+        rows = np.moveaxis(mask, axis, -1)
+        first, last = np.zeros_like(rows), np.zeros_like(rows)
+        for place in np.ndindex(rows.shape[:-1]):
+            for kept, slots in ((first, rows[place]), (last, rows[place])):
+                if slots.any():
+                    kept[place][np.flatnonzero(slots)[0 if kept is first else -1]] = True
+        for found, kept in ((bits.first_true, first), (bits.last_true, last)):
+            np.testing.assert_array_equal(np.moveaxis(found(mask, axis), axis, -1), kept)
+    words = jnp.asarray(rng.integers(0, 1 << 12, (2, 3)), jnp.uint32)
+    for axis in (-1, 0, 1):
+        expected = [
+            [int(word) >> (4 + slot) & 1 for slot in range(4)] for word in words.reshape(-1)
+        ]
+        found = np.moveaxis(bits.slot_bits(words, 4, 1, axis), axis, -1)
+        np.testing.assert_array_equal(found, np.reshape(expected, (2, 3, 4)))
+    sets = jnp.array([[0b101, 0b1], [0b100, 0]], jnp.uint32)
+    assert bits.tally(Rules(2), sets).tolist()[:4] == [2, 0, 2, 0]
+    assert int(bits.to_set(jnp.array([True, False, True]), np.array([4, 1, 0]))) == 0b10001

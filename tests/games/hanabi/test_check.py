@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 import pytest
 
+from hanabi_rl.games.check import check_env
 from hanabi_rl.games.hanabi import HanabiEnv, observation_slices
-from hanabi_rl.games.hanabi.check import check_env
 
 SMALL = dict(num_colors=3, num_ranks=3, hand_size=2, max_info_tokens=3, max_life_tokens=2)
 

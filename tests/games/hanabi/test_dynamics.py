@@ -83,7 +83,7 @@ def cards(word) -> set[int]:
 def test_standard_games_have_published_sizes():
     games = [Rules(num_players=players) for players in (2, 3, 4, 5)]
     assert [game.hand_size for game in games] == [5, 5, 4, 4]
-    assert [game.num_moves for game in games] == [21, 31, 39, 49]
+    assert [game.num_actions for game in games] == [21, 31, 39, 49]
     assert [game.obs_size for game in games] == [658, 956, 1041, 1280]
     assert {(game.deck_size, game.max_score) for game in games} == {(50, 25)}
     assert games[0].max_turns == 8 + 2 * 40 - 1 + 2 == 89

@@ -33,7 +33,9 @@ def test_random_legal_action_is_legal_and_uniform(players):
     for turn in range(12):  # hints are spent and cards discarded: the legal moves change
         actions = np.asarray(draw(state, jax.random.split(jax.random.key(turn), draws)))
         legal = np.asarray(legal_for_mover(rules, state))
-        counts = np.stack([np.bincount(column, minlength=rules.num_moves) for column in actions.T])
+        counts = np.stack(
+            [np.bincount(column, minlength=rules.num_actions) for column in actions.T]
+        )
         assert (counts[~legal] == 0).all()
         probability = 1 / legal.sum(1, keepdims=True)
         deviation = (counts - draws * probability) / np.sqrt(

@@ -119,7 +119,7 @@ def journey() -> Callable[[int, float], Journey]:
         anything = jnp.arange(-3, 128)  # far out of range on both sides, too
         legal_mask = legal_for_current_player(RULES, state)
         is_illegal = (
-            jnp.ones((size, len(anything)), bool).at[:, 3 : 3 + RULES.num_moves].set(~legal_mask)
+            jnp.ones((size, len(anything)), bool).at[:, 3 : 3 + RULES.num_actions].set(~legal_mask)
         )
         illegal = anything[jax.random.categorical(keys[5], jnp.where(is_illegal, 0.0, -jnp.inf))]
 

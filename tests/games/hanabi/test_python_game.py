@@ -33,7 +33,7 @@ def play(rules: Rules, seed: int, careful: bool) -> PythonGame:
     table.moves = []
     while not table.over:
         legal = [
-            action for action in range(rules.num_moves) if table.illegal_reason(action) is None
+            action for action in range(rules.num_actions) if table.illegal_reason(action) is None
         ]
         if careful:
             hand = [
@@ -85,7 +85,7 @@ def test_python_game_matches_core(played):
     for game, finished in enumerate(tables):
         table = PythonGame(rules, finished.deck)
         for turn, action in enumerate(finished.moves):
-            legal = [table.illegal_reason(a) is None for a in range(rules.num_moves)]
+            legal = [table.illegal_reason(a) is None for a in range(rules.num_actions)]
             np.testing.assert_array_equal(masks[turn, game, table.player], legal)
             table.apply(action)
             over, score, lives = (field[turn, game] for field in outcomes)
@@ -113,12 +113,13 @@ def test_state_and_python_game_render_equally(played):
 
 @pytest.mark.parametrize("rules", ALL_RULES, ids=str)
 def test_decoding_actions_is_bijective(rules):
-    moves = [decode_action(rules, action) for action in range(rules.num_moves)]
-    assert [encode_action(rules, move) for move in moves] == list(range(rules.num_moves))
+    moves = [decode_action(rules, action) for action in range(rules.num_actions)]
+    assert [encode_action(rules, move) for move in moves] == list(range(rules.num_actions))
     with pytest.raises(
-        ValueError, match=f"expected an action in 0..{rules.num_moves - 1}, got {rules.num_moves}"
+        ValueError,
+        match=f"expected an action in 0..{rules.num_actions - 1}, got {rules.num_actions}",
     ):
-        decode_action(rules, rules.num_moves)
+        decode_action(rules, rules.num_actions)
 
 
 @pytest.mark.parametrize(

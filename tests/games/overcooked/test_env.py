@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hanabi_rl.games.game import StartStates
 from hanabi_rl.games.overcooked import (
     KITCHENS,
     OvercookedEnv,
     Scene,
-    StartStates,
     load_kitchen,
     pack_scenes,
     swap_players,

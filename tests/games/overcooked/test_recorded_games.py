@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from hanabi_rl.cli import main
 from hanabi_rl.games.overcooked.human_games import COLUMNS, read_human_games
 from hanabi_rl.games.overcooked.kitchens import load_kitchen
 from hanabi_rl.games.overcooked.recorded_games import (
+    GameOrigin,
     OvercookedDataError,
     RecordedGames,
     game_statistics,
@@ -297,6 +299,59 @@ def test_selected_games_keep_their_steps(games_file):
     assert len(games.select(games.is_test)) == 1
 
 
+@pytest.fixture
+def played_file(games_file):
+    """The same games as if played with agents, the human in seat 0 but for game 1."""
+    games = load_recorded_games(games_file)
+    seats = np.array([[True, False], [False, True], [True, False]])
+    origins = tuple(
+        GameOrigin(1000 + g, ("", "a") if seats[g, 0] else ("a", ""), ("x", ""), g, 6.67, late, 2)
+        for g, late in enumerate((0, 4, 1))
+    )
+    save_recorded_games(games_file, dataclasses.replace(games, human_seats=seats, origins=origins))
+    return games_file, seats, origins
+
+
+def test_human_seats_and_origins_are_kept_and_selected(played_file):
+    path, seats, origins = played_file
+    games = load_recorded_games(path)
+    np.testing.assert_array_equal(games.human_seats, seats)
+    assert games.origins == origins
+    picked = games.select([2, 1])
+    np.testing.assert_array_equal(picked.human_seats, seats[[2, 1]])
+    assert picked.origins == (origins[2], origins[1])
+
+
+@pytest.mark.parametrize(
+    ("origins", "message"),
+    [
+        ("{", "metadata 'origins': Expecting"),
+        ("[1]", "metadata 'origins': 'int' object"),
+        ('[{"name": 1}]', "metadata 'origins': .*name"),
+        (None, "metadata 'origins': expected 3 games, got 2"),
+    ],
+)
+def test_wrong_origins_are_refused(played_file, origins, message):
+    path, _, _ = played_file
+    tensors, metadata = read_tensors(path)
+    metadata["origins"] = origins or json.dumps(json.loads(metadata["origins"])[:2])
+    write_tensors(path, tensors, metadata)
+    with pytest.raises(OvercookedDataError, match=message):
+        load_recorded_games(path)
+
+
+def test_wrong_human_seats_are_refused(played_file):
+    path, seats, _ = played_file
+    tensors, metadata = read_tensors(path)
+    for wrong, message in (
+        (seats[:2], r"human_seats: expected shape \(3, 2\), got \(2, 2\)"),
+        (seats.astype(np.int8), "human_seats: expected bool with 2 axes"),
+    ):
+        write_tensors(path, tensors | {"human_seats": wrong}, metadata)
+        with pytest.raises(OvercookedDataError, match=message):
+            load_recorded_games(path)
+
+
 def test_a_split_by_pair_shares_no_pair(games_file, capsys):
     games = load_recorded_games(games_file)
     many = games.select(np.arange(30) % 3)
@@ -354,5 +409,5 @@ def test_the_source_distribution_gives_the_shared_file(tmp_path):
         pytest.skip(f"no package index: {done.stderr.decode()[-200:]}")
     games, shared = read_human_games(next(tmp_path.glob("*.tar.gz"))), load_recorded_games(SHARED)
     assert games.kitchens == shared.kitchens
-    for field in dataclasses.fields(RecordedGames)[1:-1]:
-        np.testing.assert_array_equal(getattr(games, field.name), getattr(shared, field.name))
+    for name in ("layout", "starts", "lengths", "actions", "scores", "pairs", "is_test"):
+        np.testing.assert_array_equal(getattr(games, name), getattr(shared, name))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
+
 from hanabi_rl.games.overcooked import KITCHENS, Scene, load_kitchen, pack_scenes
-from hanabi_rl.games.overcooked.render import render_svg, render_text
+from hanabi_rl.games.overcooked.render import render_svg, render_text, scene_svg
 
 RING = load_kitchen("coordination_ring")
 SCENE = Scene(
@@ -17,6 +20,7 @@ SCENE = Scene(
     step=37,
     soups=4,
 )
+EMPTY = Scene(places=((3, 2), (1, 3)))
 
 
 def test_text():
@@ -34,16 +38,73 @@ def test_text():
     assert render_text(RING, ready).splitlines()[1] == "X  X  X  PokX"
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn_at(tree):
+    """Top-level groups by the cell in whose middle they are."""
+    found = {}
+    for group in tree.findall(f"{SVG}g"):
+        x, y = map(float, re.match(r"translate\((\S+) (\S+)\)", group.get("transform")).groups())
+        found.setdefault((int(x // 40), int(y // 40)), []).append(group)
+        assert (x % 40, y % 40) == (20, 20)
+    return found
+
+
+def shape(group):
+    """What is drawn, without its place."""
+    return [ElementTree.tostring(part) for part in group]
+
+
 def test_svg_draws_every_cell_player_and_thing():
     tree = ElementTree.fromstring(render_svg(RING, pack_scenes(RING, [SCENE])))
-    name = "{http://www.w3.org/2000/svg}"
-    assert len(tree.findall(f"{name}rect")) == 25
-    at = {(float(c.get("cx")), float(c.get("cy"))) for c in tree.iter(f"{name}circle")}
-    for x, y in (*SCENE.places, *SCENE.pots, *SCENE.counters):
-        assert any(abs(cx - 40 * x - 20) < 20 and abs(cy - 40 * y - 20) < 20 for cx, cy in at)
-    assert [text.text for text in tree.iter(f"{name}text")] == ["serve", "6", "1"]
-    turns = [g.get("transform").split("(")[1].split()[0] for g in tree.iter(f"{name}g")]
-    assert turns == ["90", "270"]
+    assert len(tree.findall(f"{SVG}rect")) == 25
+    empty = drawn_at(ElementTree.fromstring(render_svg(RING, pack_scenes(RING, [EMPTY]))))
+    at = drawn_at(tree)
+    terrain = [(x, y) for y, row in enumerate(RING.rows) for x, c in enumerate(row) if c in "ODPS"]
+    assert set(empty) == {*terrain, *EMPTY.places}
+    more = {place: groups[1:] if place in terrain else groups for place, groups in at.items()}
+    for place in (*SCENE.places, *SCENE.pots, *SCENE.counters):
+        assert len(more.pop(place)) == 1, place
+    assert not any(more.values())
+    for player, place in enumerate(SCENE.places):
+        (group,) = at[place]
+        assert group.get("class") == f"player-{player}"
+        turn = [g.get("transform") for g in group if "rotate" in g.get("transform", "")]
+        assert turn == [f"translate(0 0) rotate({(90, 270)[player]})"]
+    assert [text.text for text in tree.iter(f"{SVG}text")] == ["serve", "6"]
+
+
+def test_svg_shows_pots_and_hands():
+    def drawn(place, **scene):
+        svg = render_svg(RING, pack_scenes(RING, [Scene(((1, 1), (2, 1)), **scene)]))
+        return drawn_at(ElementTree.fromstring(svg))[place]
+
+    pots = [drawn((3, 0), pots={(3, 0): content})[1:] for content in (1, 2, 3, 13, 22, 23)]
+    assert [len(g.findall(f"{SVG}g")) for (g,) in pots] == [1, 2, 0, 0, 0, 0]  # onions
+    assert [g.findtext(f"{SVG}text") for (g,) in pots] == [None, None, "20", "10", "1", None]
+    arcs = [c.get("stroke-dasharray") for (g,) in pots for c in g if c.get("stroke-dasharray")]
+    around = 2 * np.pi * 15
+    cooked = [float(arc.split()[0]) / around for arc in arcs]
+    np.testing.assert_allclose(cooked, [0, 0.5, 19 / 20, 1], atol=1e-3)
+
+    assert len({str(shape(drawn((1, 1), hands=(thing, 0))[0])) for thing in range(4)}) == 4
+    on_counter = [drawn((2, 2), counters={(2, 2): thing})[0] for thing in (1, 2, 3)]
+    for thing, group in enumerate(on_counter, 1):  # the same pictures as in hands
+        assert shape(drawn((1, 1), hands=(thing, 0))[0][-1]) == shape(group)
+
+
+def test_one_player_is_marked():
+    scenes = [scene_svg(SCENE, me) for me in (None, 0, 1)]
+    marked = [
+        [
+            g.get("class")
+            for g in ElementTree.fromstring(f"<g>{s}</g>")
+            if "#ffe066" in str(shape(g))
+        ]
+        for s in scenes
+    ]
+    assert marked == [[], ["player-0"], ["player-1"]]
 
 
 def test_every_kitchen_can_be_drawn():

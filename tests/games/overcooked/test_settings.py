@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from hanabi_rl.games.overcooked import OvercookedEnv, Scene, StartStates, pack_scenes
+from hanabi_rl.games.game import StartStates
+from hanabi_rl.games.overcooked import OvercookedEnv, Scene, pack_scenes
 from hanabi_rl.games.overcooked.jaxmarl import make_jaxmarl
 
 OTHERS = {

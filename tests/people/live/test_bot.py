@@ -84,7 +84,7 @@ class Talk:
 
     def act(self, effects, action=6, probs=None):
         (request,) = [effect for effect in effects if isinstance(effect, RequestMove)]
-        weights = np.zeros(request.game.rules.num_moves, np.float32)
+        weights = np.zeros(request.game.rules.num_actions, np.float32)
         for legal, prob in (probs or {action: 1.0}).items():
             weights[legal] = prob
         return self.bot.on_move(request.token, PartnerAction(action, weights), self.now)

@@ -68,16 +68,16 @@ class Plain:
             assert self.may_answer.wait(120)
             self.taken_s += self.takes_s
         rules, table = game.rules, game.table()
-        legal = np.zeros((rules.num_players, rules.num_moves), bool)
+        legal = np.zeros((rules.num_players, rules.num_actions), bool)
         legal[:, rules.noop] = True
         if game.current_player is not None:
             legal[game.current_player] = [
-                table.illegal_reason(a) is None for a in range(rules.num_moves)
+                table.illegal_reason(a) is None for a in range(rules.num_actions)
             ]
         player = game.turn % rules.num_players
         action = int(np.argmin(legal[player]) if self.illegal else np.argmax(legal[player]))
         seats = SeatObservations(np.zeros((rules.num_players, 3), np.float32), legal)
-        return PartnerAction(action, np.zeros(rules.num_moves, np.float32), seats)
+        return PartnerAction(action, np.zeros(rules.num_actions, np.float32), seats)
 
 
 class Served(NamedTuple):

@@ -29,7 +29,7 @@ events = st.one_of(
         MoveMade,
         seat=st.integers(-1, 3),
         turn=st.integers(0, 30),
-        action=st.integers(-1, TINY_3P.num_moves),
+        action=st.integers(-1, TINY_3P.num_actions),
     ),
     st.just("right"),  # a legal move of the current player, selected by the next number
     st.just("right"),
@@ -51,7 +51,7 @@ def test_any_event_sequence_gives_valid_state(seed, people, happened):
     table = PythonGame(TINY_3P, game.deck)
     for event, number in happened:
         if event == "right":
-            legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
+            legal = [a for a in range(TINY_3P.num_actions) if table.illegal_reason(a) is None]
             if not legal:
                 continue
             event = MoveMade(table.player, table.turn, legal[number % len(legal)])

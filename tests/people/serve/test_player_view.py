@@ -10,9 +10,9 @@ from support.indistinguishable import pairs, random_game
 from hanabi_rl.games.hanabi.actions import decode_action
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.hanabi.view_json import table_frame
 from hanabi_rl.people.serve import tables
 from hanabi_rl.people.serve.player_view import player_view, spectator_view
-from hanabi_rl.people.serve.view_json import table_frame
 
 PAIRS = 40
 RULES = [Rules(), Rules(num_players=3), Rules(num_players=5)]

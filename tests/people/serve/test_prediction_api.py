@@ -252,7 +252,7 @@ def recorded(game: Game, seats: list[int], rng: np.random.Generator) -> HeldOutG
     """The game with a few random moves appended, as held-out game with `seats`."""
     table, moves = game.table(), list(game.moves)
     while not table.over and len(moves) < game.turn + 4:
-        legal = [a for a in range(game.rules.num_moves) if table.illegal_reason(a) is None]
+        legal = [a for a in range(game.rules.num_actions) if table.illegal_reason(a) is None]
         moves.append(int(rng.choice(legal)))
         table.apply(moves[-1])
     games = as_games(game.rules, [table], [np.array(moves, np.int32)])

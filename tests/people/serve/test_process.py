@@ -18,17 +18,12 @@ from support.games import ROOT
 from support.indistinguishable import pairs, random_game
 from support.observations import observations
 
+from hanabi_rl.agents.process import ProcessAgent, answer_error, make_question
 from hanabi_rl.cli import main
 from hanabi_rl.data.files import load_games
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.player_view import player_view
-from hanabi_rl.people.serve.process import (
-    ProcessAgent,
-    ProcessPartners,
-    ProcessPlayer,
-    answer_error,
-    make_question,
-)
+from hanabi_rl.people.serve.process import ProcessPartners, ProcessPlayer
 
 AGENT = ROOT / "docs/examples/agent.py"
 
@@ -77,7 +72,7 @@ def test_server_and_table_queries_are_equal(agent: str) -> None:
     ):
         seated.begin({"game_id": 7, "candidate_controlling": ["agent_0"]})
         for turn in range(game.turn):
-            legal = np.zeros(rules.num_moves)
+            legal = np.zeros(rules.num_actions)
             action = seated.act({"agent_0": {"obs": seen[turn, 0], "legal_moves": legal}})
             if turn % 2:
                 assert action == {"agent_0": rules.noop}

@@ -29,8 +29,8 @@ GAMES, SLOTS, SEED = 8, 4, 7
 def lineup():
     """A recurrent policy at two seats and a stochastic bot."""
     network = NetworkConfig(embedding=(8,), lstm=(8,), decoder=(8,))
-    actor = Actor(network, TINY_3P.num_moves)
-    params = init_network(actor, jax.random.key(5), network, TINY_3P.obs_size, TINY_3P.num_moves)
+    actor = Actor(network, TINY_3P.num_actions)
+    params = init_network(actor, jax.random.key(5), network, TINY_3P.obs_shape, TINY_3P.num_actions)
     trained = NetworkPolicy(params=params, rules=TINY_3P, network=network)
     return (trained, load_policy("bot:random", TINY_3P), trained)
 
@@ -148,7 +148,7 @@ def test_policy_has_choices_only_on_its_turns(played, long):
     partners = PartnerRunner((Counted(TINY_3P), Counted(TINY_3P)), TINY_3P, SLOTS)
     for person, others in ((-1, 2), (0, 1)):  # a hint, then a discard
         table = game.table()
-        legal = [a for a in range(TINY_3P.num_moves) if table.illegal_reason(a) is None]
+        legal = [a for a in range(TINY_3P.num_actions) if table.illegal_reason(a) is None]
         game = move(game, legal[person])
         for _ in range(others):
             last, answer = game, partners.partner_action([game])[0]
@@ -211,8 +211,8 @@ def test_action_is_most_probable_legal_move(partners, played):
     _, games = played
     answer = partners.partner_action(games[:1])[0]
     table = games[0].table()
-    legal = [table.illegal_reason(action) is None for action in range(TINY_3P.num_moves)]
-    assert answer.probabilities.shape == (TINY_3P.num_moves,)
+    legal = [table.illegal_reason(action) is None for action in range(TINY_3P.num_actions)]
+    assert answer.probabilities.shape == (TINY_3P.num_actions,)
     np.testing.assert_array_equal(answer.probabilities > 0, legal)
     assert answer.probabilities.sum() == pytest.approx(1, abs=1e-5)
     assert answer.action == answer.probabilities.argmax()

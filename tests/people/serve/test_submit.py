@@ -223,7 +223,7 @@ def test_policy_at_two_seats_equals_manual_steps() -> None:
     """Also when a game restarts from its first frame."""
     policy, rng = recurrent_policy(TINY_3P, seed=1, scale=1.0), np.random.default_rng(0)
     obs = rng.random((6, 2, TINY_3P.obs_size)).astype(np.float32)
-    legal = rng.random((6, 2, TINY_3P.num_moves)) < 0.6
+    legal = rng.random((6, 2, TINY_3P.num_actions)) < 0.6
     legal[..., 0] = True
     carry, expected = policy.init_carry(2), []
     for turn in range(6):
@@ -249,7 +249,7 @@ def test_policy_at_two_seats_equals_manual_steps() -> None:
 def test_policy_with_shared_memory_leaf_plays() -> None:
     """As in `bot:convention`; the step donates the buffers."""
     player, rules = PolicyPlayer(load_policy("bot:convention", TINY_3P)), TINY_3P
-    legal = np.eye(rules.num_moves)[rules.noop]
+    legal = np.eye(rules.num_actions)[rules.noop]
     player.begin({"game_id": 1})
     rows = {"agent_1": {"obs": np.zeros(rules.obs_size), "legal_moves": legal}}
     assert player.act(rows) == player.act(rows) == {"agent_1": rules.noop}

@@ -11,7 +11,7 @@ from typing import Any
 from hanabi_rl.games.hanabi.actions import Move, decode_action
 from hanabi_rl.games.hanabi.python_game import COLOR_NAMES, COLORS, PLAYER_NAMES
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.people.serve.player_view import PlayerView, SeenCard, SeenMove
+from hanabi_rl.games.hanabi.seat_view import PlayerView, SeenCard, SeenMove
 
 FRAME_VERSION = 1
 

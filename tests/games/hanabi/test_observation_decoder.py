@@ -9,10 +9,10 @@ import pytest
 from support.games import LENIENT_3P
 from support.observations import observations
 
+from hanabi_rl.games.hanabi.observation_decoder import ObservationDecoder
 from hanabi_rl.games.hanabi.python_game import PythonGame, full_deck
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.serve.observation_decoder import ObservationDecoder
 from hanabi_rl.people.serve.player_view import player_view
 
 
@@ -21,7 +21,7 @@ def long_game(rules: Rules, seed: int) -> Game:
     rng = np.random.default_rng(seed)
     table = PythonGame(rules, rng.permutation(full_deck(rules)))
     while not table.over:
-        legal = [a for a in range(rules.num_moves) if table.illegal_reason(a) is None]
+        legal = [a for a in range(rules.num_actions) if table.illegal_reason(a) is None]
         safe = [a for a in legal if not rules.hand_size <= a < 2 * rules.hand_size]
         table.apply(int(rng.choice(safe if safe and rng.random() < 0.93 else legal)))
     return Game(seed, rules, tuple(table.deck), frozenset(), tuple(table.actions))

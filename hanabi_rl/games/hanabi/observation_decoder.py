@@ -6,15 +6,13 @@ and of cards in a hand follows from earlier observations.
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 
 from hanabi_rl.games.hanabi.actions import Move, encode_action
 from hanabi_rl.games.hanabi.observation import observation_slices
 from hanabi_rl.games.hanabi.python_game import Knowledge
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.people.serve.player_view import PlayerView, SeenCard, SeenMove
+from hanabi_rl.games.hanabi.seat_view import PlayerView, SeenCard, SeenMove
 
 
 class ObservationDecoder:
@@ -26,7 +24,7 @@ class ObservationDecoder:
         self._sections = observation_slices(rules)
         self._hands = [list(range(s * size, (s + 1) * size)) for s in range(players)]
         self._drawn = size * players
-        self._knowledge = [Knowledge.untold(rules) for _ in range(rules.deck_size)]
+        self._knowledge = {n: Knowledge.untold(rules) for n in range(self._drawn)}
         self._discards: list[int] = []
         self._moves: list[SeenMove] = []
         self._turns_left: int | None = None
@@ -35,10 +33,18 @@ class ObservationDecoder:
     def see(self, obs: np.ndarray) -> PlayerView:
         """Read the next observation float32[O] of this seat, one per timestep from the deal on.
         Returns `player_view` of the same position in an active game."""
-        part = {name: obs[where] for name, where in self._sections.items()}
+        self.follow(obs)
+        return self.view(obs)
+
+    def follow(self, obs: np.ndarray) -> None:
+        """Read the next observation without a view of it, as on the other seats' turns."""
         if self._started:
-            self._follow(part)
+            self._follow({name: obs[where] for name, where in self._sections.items()})
         self._started = True
+
+    def view(self, obs: np.ndarray) -> PlayerView:
+        """View of the observation that was read last."""
+        part = {name: obs[where] for name, where in self._sections.items()}
         rules, turn = self.rules, len(self._moves)
         ranks = part["fireworks"].reshape(rules.num_colors, rules.num_ranks)
         return PlayerView(
@@ -58,6 +64,21 @@ class ObservationDecoder:
             moves=tuple(self._moves),
         )
 
+    def next_actor(self) -> int:
+        """Player that makes the next move, counted from this seat."""
+        return (len(self._moves) - self.seat) % self.rules.num_players
+
+    def over(self, obs: np.ndarray) -> bool:
+        """True if the game has ended at the observation that was read last."""
+        lives, tops = (obs[self._sections[name]] for name in ("life_tokens", "fireworks"))
+        rules = self.rules
+        return bool(
+            not lives.any()
+            or self._turns_left == 0
+            or len(self._moves) >= rules.max_turns
+            or tops.reshape(rules.num_colors, rules.num_ranks)[:, -1].all()
+        )
+
     def _hands_seen(self, cards: np.ndarray) -> tuple[tuple[SeenCard, ...], ...]:
         rules = self.rules
         cards_by_seat = cards.reshape(rules.num_players - 1, rules.hand_size, rules.num_cards)
@@ -66,7 +87,7 @@ class ObservationDecoder:
                 SeenCard(
                     order,
                     None if offset == 0 else int(cards_by_seat[offset - 1, slot].argmax()),
-                    copy.deepcopy(self._knowledge[order]),
+                    self._knowledge[order].copied(),
                 )
                 for slot, order in enumerate(self._hands[seat])
             )
@@ -99,8 +120,10 @@ class ObservationDecoder:
         if move.kind == "discard" or not success:
             self._discards.append(card)
         order = hand.pop(move.slot)
+        del self._knowledge[order]
         if self._drawn < self.rules.deck_size:
             hand.append(self._drawn)
+            self._knowledge[self._drawn] = Knowledge.untold(self.rules)
             self._drawn += 1
         action = encode_action(self.rules, move)
         return SeenMove(seat, action, move.slot, card, success, None, orders=(order,))

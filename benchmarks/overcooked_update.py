@@ -1,0 +1,174 @@
+"""Environment steps per second of a PPO update in Overcooked, ours against jaxmarl's IPPO script.
+
+    python benchmarks/overcooked_update.py --json
+    python benchmarks/overcooked_update.py --points 150 --json  # time to 150 points
+
+Both sides train the same networks on the same batches from random parameters on one pinned core:
+two MLPs of 64-64 (`mlp`), or three convolutions of 32 with two heads of 64 (`cnn`). `plain` is
+`plain_overcooked_ippo.py`. The sides alternate in one process, in core seconds (see `common`).
+
+With `--points`, each side trains with its own settings (ours: `configs/ippo/overcooked.toml`) until
+the mean of the games that end in an update reaches the points; compile times are separate.
+"""
+
+import collections
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import common
+
+common.pin_one_core()
+
+import jax
+import plain_overcooked_ippo as plain
+
+from hanabi_rl.algorithms.ippo import IPPOConfig
+from hanabi_rl.games.overcooked import Overcooked
+from hanabi_rl.launch.presets import load_preset
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.ppo import PPO
+from hanabi_rl.learning.rollout import TrainContext
+from hanabi_rl.nn.config import NetworkKind
+from hanabi_rl.nn.conv_network import ConvConfig
+from hanabi_rl.nn.networks import NetworkConfig
+
+MLP = NetworkConfig(
+    embedding=(),
+    lstm=(),
+    decoder=(64, 64),
+    critic=(64, 64),
+    activation="relu",
+    layer_norm=False,
+    dropout=0.0,
+)
+CNN = ConvConfig(channels=(32, 32, 32), embedding=(64,), decoder=(64,), critic=(64,))
+REPOSITORY = Path(__file__).parents[1]
+BATCHES = {"16x128": (16, 128, 4), "64x256": (64, 256, 16)}
+"""Environments, steps and minibatches: jaxmarl's `ff` script, and its largest setting."""
+
+
+def learner(network: NetworkKind, layout: str, envs: int, steps: int, minibatches: int) -> PPO:
+    """Ours at jaxmarl's batch."""
+    config = PPOConfig(
+        game=Overcooked(kitchen=layout, starts="jaxmarl"),
+        num_envs=envs,
+        num_steps=steps,
+        total_steps=5_000_000,
+        num_minibatches=minibatches,
+        num_shuffle_blocks=1,
+        entropy_coef=0.01,
+        precision="float32",
+    )
+    return PPO(config, network)
+
+
+def ours(ppo: PPO) -> tuple[Any, tuple[Any, ...]]:
+    """Our compiled update and its first arguments."""
+    context = TrainContext()
+    state, actors = jax.jit(ppo.init)(jax.random.key(0), context)
+    return ppo.compile_update(), (
+        parallel.replicate(state),
+        parallel.shard(actors),
+        parallel.replicate(context),
+    )
+
+
+def time_to_points(points: float, names: list[str], max_core_s: float = 300.0) -> common.Record:
+    """Core seconds and environment steps until an update's games have a mean of `points` in cramped
+    room, each side with its own settings, compilation excluded."""
+    preset = load_preset(IPPOConfig, "ippo", "overcooked", REPOSITORY / "configs")
+    sides: dict[str, Any] = {
+        "ours": (*ours(PPO(preset, preset.network)), preset.num_envs * preset.num_steps)
+    }
+    for network in names:
+        settings = {"mlp": plain.Settings(), "cnn": plain.CNN}[network]
+        work = settings.num_envs * settings.num_steps
+        sides[f"plain_{network}"] = (*plain.build(settings), work)
+    record: common.Record = {}
+    for name, (function, args, work) in sides.items():
+        executable, compile_s = common.compiled(function, *args)
+        started, updates, mean = common.core_seconds(), 0, math.nan
+        # a mean of few games is noisy: the last ten updates with games
+        recent: collections.deque[float] = collections.deque(maxlen=10)
+        while True:
+            if name == "ours":
+                *following, metrics = executable(*args)
+                args, now = (*following, args[2]), float(metrics["train_score"])
+            else:
+                args, reached = executable(*args)
+                now = float(reached)
+            updates += 1
+            if not math.isnan(now):
+                recent.append(now)
+                mean = sum(recent) / len(recent)
+            seconds = common.core_seconds() - started
+            if updates % 50 == 0:
+                print(
+                    f"{name}: {updates * work:,} steps, {seconds:.0f} s, {mean:.1f}",
+                    file=sys.stderr,
+                )
+            if (mean >= points and len(recent) == 10) or seconds > max_core_s:
+                break
+        found = {
+            f"{name}_points": round(mean, 1),
+            f"{name}_core_s": round(seconds, 1),
+            f"{name}_steps": updates * work,
+            f"{name}_compile_s": round(compile_s, 1),
+        }
+        print(found, file=sys.stderr)
+        record |= found
+    return record
+
+
+def measure(
+    layouts: str = "cramped_room", networks: str = "mlp,cnn", repeats: int = 5, points: float = 0.0
+) -> common.Record:
+    """Times both sides; returns the JSON record."""
+    if points:
+        return time_to_points(points, networks.split(","))
+    record: common.Record = {}
+    for layout in layouts.split(","):
+        for name in networks.split(","):
+            for batch, (envs, steps, minibatches) in BATCHES.items():
+                network = {"mlp": MLP, "cnn": CNN}[name]
+                settings = plain.Settings(
+                    layout=JAXMARL_NAMES.get(layout, layout),
+                    network=name,
+                    num_envs=envs,
+                    num_steps=steps,
+                    num_minibatches=minibatches,
+                    activation="relu",
+                )
+                update, args = plain.build(settings, kernel=3)
+                function, own = ours(learner(network, layout, envs, steps, minibatches))
+                work, advance = envs * steps, {}
+                executable, seconds = common.compiled(update, *args)
+                key = f"{layout}_{name}_{batch}"
+                record[f"{key}_plain_compile_s"] = round(seconds, 1)
+                advance["plain"] = common.repeated(executable, args, lambda out, _: out[0], work)
+                executable, seconds = common.compiled(function, *own)
+                record[f"{key}_compile_s"] = round(seconds, 1)
+                advance["ours"] = common.repeated(
+                    executable, own, lambda out, args: (*out[:2], args[2]), work
+                )
+                for first_update in advance.values():
+                    first_update()  # the first update touches memory for the first time
+                rates = common.alternate(advance, repeats)
+                for side, values in rates.items():
+                    record |= common.median_of(f"{key}_{side}_per_s", values)
+                record |= common.ratio_of(f"{key}_ratio", rates["ours"], rates["plain"])
+    return record
+
+
+JAXMARL_NAMES = {
+    "asymmetric_advantages": "asymm_advantages",
+    "coordination_ring": "coord_ring",
+    "counter_circuit": "counter_circuit",
+}
+
+
+if __name__ == "__main__":
+    common.run(__doc__, measure)

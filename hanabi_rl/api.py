@@ -1,0 +1,310 @@
+"""Public functions: train an algorithm; play agents in self-play, cross-play and the gauntlet."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from hanabi_rl.agents.loading import load_agents, load_policy
+from hanabi_rl.agents.policy import Policy, check_hanabi
+from hanabi_rl.agents.provenance import training_partners
+from hanabi_rl.agents.python_agent import as_policy
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.evaluation.measure import gauntlet as of_gauntlet
+from hanabi_rl.evaluation.measure.cells import CellCache
+from hanabi_rl.evaluation.measure.intervals import Interval
+from hanabi_rl.evaluation.measure.matrix import (
+    CrossPlayMatrix,
+    EvalSetting,
+    make_agents,
+    play_matrix,
+)
+from hanabi_rl.evaluation.measure.selfplay import SelfPlayResult, evaluate_selfplay
+from hanabi_rl.evaluation.reporting.gauntlet import partner_parts
+from hanabi_rl.evaluation.reporting.matrix import matrix_parts, short_labels, write_matrix
+from hanabi_rl.evaluation.reporting.tables import to_text
+from hanabi_rl.evaluation.reporting.training_report import score_table
+from hanabi_rl.games.game import Game
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.launch.presets import configs_folder, load_preset
+from hanabi_rl.runs.run_dir import LATEST_POLICY, create_run
+from hanabi_rl.storage.dataclass_io import from_dict
+from hanabi_rl.storage.jax_settings import with_fixed_settings
+
+if TYPE_CHECKING:
+    from hanabi_rl.data.games import Games
+
+Agent: TypeAlias = "str | Path | Policy | type"
+"""Name or path of an agent as in every command, a policy, or a class of agents."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedRun:
+    """A finished run."""
+
+    run_dir: Path
+    summary: dict[str, Any]
+    """Contents of `summary.json`."""
+    policy: Policy
+    """The reported policy."""
+
+
+def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: Any) -> TrainedRun:
+    """Train one run as `hanabi-rl train` does, with its printed report.
+
+    Args:
+        algorithm: name of an algorithm, or your own.
+        preset: preset of the algorithm, of another one (`"ippo/small"`), or a .toml file; None: the
+            config's defaults. With another `game` than Hanabi, quick is that game's preset, or
+            overcooked's settings.
+        fields: fields of the config that replace the preset's: `total_steps=100_000`,
+            `network={"kind": "gru"}`, `game=Rules(3)`.
+
+    Raises ValueError for an unknown algorithm, preset or field and for invalid values.
+    """
+    entry = ALGORITHMS[algorithm] if isinstance(algorithm, str) else algorithm
+    if fields.get("seeds") or fields.get("resume"):
+        raise ValueError("train: expected one new run, got seeds or resume: use `hanabi-rl train`")
+    config = entry.config()
+    if preset == "quick" and isinstance(game := fields.get("game"), Game):
+        own = configs_folder() / entry.name / f"{game.name}.toml"
+        preset = game.name if own.exists() else "overcooked"
+    if preset is not None:
+        other, _, name = (
+            preset.rpartition("/") if not preset.endswith(".toml") else ("", "", preset)
+        )
+        config = load_preset(entry.config, other or entry.name, name, configs_folder())
+    objects: dict[str, Any] = {
+        name: value for name, value in fields.items() if dataclasses.is_dataclass(value)
+    }
+    values = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in fields.items()
+        if name not in objects
+    }
+    config = from_dict(entry.config, values, config, where="train")
+    config = dataclasses.replace(config, **objects)
+    chosen = config.run_dir
+    folder = create_run(
+        entry.name,
+        num_players=entry.infer_rules(config).num_players,
+        preset=config.preset,
+        seed=config.seed,
+        run_dir=None if chosen is None else Path(chosen),
+    )
+    try:
+        summary = entry.run(dataclasses.replace(config, run_dir=str(folder)))
+    finally:
+        if chosen is None and not any(folder.iterdir()):  # a start that failed
+            folder.rmdir()
+    final = getattr(config, "report_policy", "best") == "final"
+    return TrainedRun(folder, summary, load_policy(folder / LATEST_POLICY if final else folder))
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfPlayScores:
+    """Scores of one agent in self-play."""
+
+    name: str
+    result: SelfPlayResult
+
+    @property
+    def mean(self) -> Interval:
+        """Mean score with its 95% interval over decks: `mean`, `low`, `high`."""
+        return self.result.summary.mean
+
+    @property
+    def games(self) -> Games:
+        """The games."""
+        return self.result.records
+
+    def table(self) -> str:
+        """The table that `hanabi-rl evaluate` prints."""
+        return score_table([(self.name, self.result.summary)])
+
+    __str__ = table
+
+
+@with_fixed_settings(prng=True)
+def evaluate(
+    agent: Agent,
+    games: int = 1000,
+    seed: int = 0,
+    *,
+    players: int | None = None,
+    sample: bool = False,
+) -> SelfPlayScores:
+    """Play an agent in self-play, one game per deck.
+
+    Args:
+        seed: seed of the decks and of sampled actions.
+        players: number of players of an agent that plays any game; default 2.
+        sample: sample actions instead of taking the most likely.
+    """
+    ((name, policy),) = _load([agent], players)
+    return SelfPlayScores(name, evaluate_selfplay(policy, games, seed, sample=sample))
+
+
+@dataclasses.dataclass(frozen=True)
+class CrossPlayScores:
+    """Scores of agents with each other. Row: the agent in one seat; column: all other seats."""
+
+    matrix: CrossPlayMatrix
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the A agents, in the order of rows and columns."""
+        return [agent.label for agent in self.matrix.agents]
+
+    @property
+    def means(self) -> np.ndarray:
+        """Mean scores, float64[A, A]."""
+        return self.matrix.means
+
+    @cached_property
+    def intervals(self) -> np.ndarray:
+        """95% intervals over decks, float64[A, A, 2]: low, high."""
+        return np.array([[cell.mean.bounds for cell in row] for row in self.matrix.cells])
+
+    def table(self) -> str:
+        """The tables that `hanabi-rl cross-play` prints."""
+        return to_text(*matrix_parts(self.matrix))
+
+    def save(self, folder: str | Path) -> None:
+        """Write `matrix.csv`, `matrix.json` and `matrix.png`."""
+        write_matrix(self.matrix, Path(folder))
+
+    __str__ = table
+
+
+@with_fixed_settings(prng=True)
+def cross_play(
+    agents: Sequence[Agent],
+    games: int = 1000,
+    seed: int = 0,
+    *,
+    players: int | None = None,
+    sample: bool = False,
+    cache: str | Path | None = None,
+) -> CrossPlayScores:
+    """Play every agent with every other, on the same decks, at every seat.
+
+    Args:
+        games: decks per cell.
+        cache: folder for the games of each cell; further calls play only new cells.
+
+    Other arguments are those of `evaluate`. Raises ValueError for agents of different games or an
+    agent given twice.
+    """
+    loaded = _load(agents, players)
+    names, policies = [name for name, _ in loaded], [policy for _, policy in loaded]
+    lineup = make_agents(policies, names, names)
+    cells = None if cache is None else CellCache(Path(cache))
+    return CrossPlayScores(play_matrix(lineup, EvalSetting(games, seed, sample), cache=cells))
+
+
+@dataclasses.dataclass(frozen=True)
+class GauntletScores:
+    """Scores of one agent with unseen partners."""
+
+    result: of_gauntlet.GauntletResult
+
+    @property
+    def name(self) -> str:
+        """Name of the agent."""
+        return self.result.agent
+
+    @property
+    def mean(self) -> float:
+        """Mean over the partners' families."""
+        return self._over_families()[0]
+
+    @property
+    def worst(self) -> float:
+        """Mean score with the worst family."""
+        return self._over_families()[1]
+
+    @property
+    def families(self) -> dict[str, Interval]:
+        """Mean score with each family, with its 95% interval over series."""
+        return self.result.families()
+
+    @property
+    def partners(self) -> dict[str, Interval]:
+        """Mean score with each partner."""
+        return {one.partner.name: one.mean for one in self.result.partner_results}
+
+    def table(self) -> str:
+        """The table that `hanabi-rl gauntlet` prints."""
+        return to_text(*partner_parts(self.result)).lstrip("\n")
+
+    __str__ = table
+
+    def _over_families(self) -> tuple[float, float]:
+        return self.result.family_summary() or (float("nan"), float("nan"))
+
+
+@with_fixed_settings(prng=True)
+def gauntlet(
+    agent: Agent,
+    games: int = 100,
+    seed: int = 0,
+    *,
+    series: int = 5,
+    players: int | None = None,
+    human_proxies: Sequence[str] = (),
+) -> GauntletScores:
+    """Play an agent with unseen partners, bots and agents of every bundled family.
+
+    Args:
+        games: games per partner and seat, a multiple of `series`.
+        series: games in a row with the same partner.
+        human_proxies: names of clones or other human proxies, one more family.
+
+    Other arguments are those of `evaluate`.
+    """
+    if series < 1 or games % series:
+        raise ValueError(f"games: expected a multiple of series={series}, got {games}")
+    ((name, policy),) = _load([agent], players)
+    check_hanabi(policy, name)
+    partners = of_gauntlet.gauntlet_partners(policy, human_proxies)
+    seen = training_partners(str(agent)) if isinstance(agent, str | Path) else ()
+    return GauntletScores(
+        of_gauntlet.run_gauntlet(name, policy, partners, seen, games // series, series, seed)
+    )
+
+
+def _load(agents: Sequence[Agent], players: int | None) -> list[tuple[str, Policy]]:
+    """Agents of one game with unique names."""
+    if isinstance(agents, str | Path):
+        raise TypeError(f"expected a list of agents, got {agents!r}")
+    named = [str(agent) for agent in agents if isinstance(agent, str | Path)]
+    fixed = [one for one in agents if not isinstance(one, str | Path | type)]
+    rules = as_policy(fixed[0]).rules if fixed else None
+    if rules is not None:
+        loaded = {name: load_policy(name, rules) for name in named}
+    else:
+        loaded = dict(zip(named, load_agents(named, players), strict=True))
+        rules = loaded[named[0]].rules if named else Rules(num_players=players or 2)
+    labels = dict(zip(named, short_labels(named), strict=True))
+    found: list[tuple[str, Policy]] = []
+    for agent in agents:
+        if isinstance(agent, str | Path):
+            name, policy = labels[str(agent)], loaded[str(agent)]
+        else:
+            policy = as_policy(agent, rules)
+            kind = agent if isinstance(agent, type) else type(agent)
+            name = getattr(agent, "name", "") or kind.__name__
+        taken = [other for other, _ in found]
+        if name in taken and not isinstance(agent, str | Path):
+            name = next(
+                f"{name} {n}" for n in range(2, len(agents) + 2) if f"{name} {n}" not in taken
+            )
+        found.append((name, policy))
+    return found

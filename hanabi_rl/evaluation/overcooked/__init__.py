@@ -1,0 +1,1 @@
+"""Measures of Overcooked games: interdependence, event features, unit tests, prediction."""

@@ -1,0 +1,79 @@
+"""Games by name: on the command line (`--game overcooked:cramped_room`), in presets and files."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from hanabi_rl.games.game import Environment, Game
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.jaxmarl import JaxMARLGame
+from hanabi_rl.games.overcooked.overcooked import Overcooked
+from hanabi_rl.storage.dataclass_io import from_dict, subclasses
+
+GAMES: dict[str, Any] = {"hanabi": Rules, "overcooked": Overcooked, "jaxmarl": JaxMARLGame}
+"""Class of each game by name; a new game is added here. Subclasses of `Game` defined elsewhere are
+found by name too, once their module is imported."""
+
+if TYPE_CHECKING:
+    # a `GameRules`; Hanabi's own code reads more of `Rules`
+    GameField = Any
+else:
+    GameField = Annotated[Rules | Game, tyro.conf.AvoidSubcommands, tyro.conf.arg(name="")]
+"""Field `game` of a config; its flags, without a prefix, are those of the default's class."""
+
+
+def game_class(name: Any) -> Any:
+    """Class of the game of that name. Raises ValueError for an unknown name."""
+    found = {cls.name: cls for cls in subclasses(Game) if "name" in vars(cls)} | GAMES
+    if name not in [*found]:
+        raise ValueError(
+            f"expected a game, one of {', '.join(sorted(found))}, got {name!r}; a game of your own "
+            "is known once its module is imported"
+        )
+    return found[name]
+
+
+def make_env(rules: Any) -> Environment:
+    """Environments of a game."""
+    if isinstance(rules, Rules):
+        from hanabi_rl.games.hanabi.hanabi import HanabiEnv  # configs and files need names only
+
+        return HanabiEnv(**dataclasses.asdict(rules))
+    env: Environment = rules.make_env()
+    return env
+
+
+def game_from_text(text: str, default: Any = None) -> Any:
+    """Game of `NAME` or `NAME:VARIANT`: a kitchen of Overcooked, an environment of jaxmarl; other
+    parameters are those of `default`, if that is the same game. Raises ValueError for an unknown
+    game or variant."""
+    name, colon, variant = text.partition(":")
+    cls = game_class(name)
+    field: str = getattr(cls, "variant", "")
+    if colon and not field:
+        raise ValueError(f"expected {name} without a variant, got {text!r}")
+    base = default if type(default) is cls else cls()
+    return base.replace(**{field: variant} if colon else {})
+
+
+def game_to_text(rules: Any) -> str:
+    """`NAME` or `NAME:VARIANT` of a game, see `game_from_text`."""
+    field: str = getattr(rules, "variant", "")
+    return f"{rules.name}:{getattr(rules, field)}" if field else str(rules.name)
+
+
+def game_to_dict(rules: Any) -> dict[str, Any]:
+    """`name` and parameters of a game, for files and identities."""
+    return {"name": rules.name, **dataclasses.asdict(rules)}
+
+
+def game_from_dict(spec: Mapping[str, Any], where: str) -> Any:
+    """Inverse of `game_to_dict`. Raises ValueError with `where`."""
+    parameters = dict(spec)
+    try:
+        cls = game_class(parameters.pop("name"))
+    except ValueError as error:
+        raise ValueError(f"{where}.name: {error}") from error
+    return from_dict(cls, parameters, where=where)

@@ -1,0 +1,30 @@
+"""Network on `games/overcooked/features.py` instead of cells: small, and good with few games."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+import jax
+
+from hanabi_rl.games.overcooked.features import distance_features
+from hanabi_rl.nn.networks import Activation, NetworkConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class KitchenConfig(NetworkConfig):
+    """Widths of an actor that reads distance features, and its critic."""
+
+    embedding: tuple[int, ...] = (64, 64)
+    lstm: tuple[int, ...] = ()
+    decoder: tuple[int, ...] = ()
+    critic: tuple[int, ...] = ()
+    activation: Activation = "relu"
+    layer_norm: bool = False
+    dropout: float = 0.0
+    kind: Literal["kitchen"] = "kitchen"
+    """Type of network: distance features of Overcooked."""
+
+    def read(self, obs: jax.Array, reset: jax.Array) -> jax.Array:
+        """See `MemoryNetwork`."""
+        return distance_features(obs)

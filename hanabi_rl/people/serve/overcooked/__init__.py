@@ -1,0 +1,1 @@
+"""Overcooked in the browser: a person and an agent in real time, and replays."""

@@ -1,0 +1,188 @@
+"""Public functions: the same numbers as direct play, typed results, errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.policies import network_policy
+
+import hanabi_rl
+from hanabi_rl import Bot, Rules, cross_play, evaluate, gauntlet, load_policy, play_games, train
+from hanabi_rl.agents.policy_folder import save_policy
+from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.evaluation.measure import gauntlet as of_gauntlet
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.runs.config import RunConfig
+
+RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
+
+
+class First(Bot):
+    """Plays its lowest or highest legal action."""
+
+    last: bool = False
+
+    def init_carry(self, batch: int) -> tuple[()]:
+        return ()
+
+    def step(self, carry: Any, obs: Any, legal: Any, reset: Any, key: Any = None) -> Any:
+        order = jnp.arange(legal.shape[1], dtype=jnp.float32) * (1.0 if self.last else -1.0)
+        return carry, jnp.where(legal, order, -1e10)
+
+
+class Listed:
+    """Plain Python: the legal action in the middle."""
+
+    def act(self, view: dict[str, Any]) -> int:
+        return view["legal"][len(view["legal"]) // 2]["action"]  # type: ignore[no-any-return]
+
+
+def test_evaluate_plays_the_report_decks_of_the_seed() -> None:
+    found = evaluate(First(RULES), games=16, seed=3)
+    games = play_games((First(RULES),) * 2, RULES, evaluation_decks(RULES, 16, 3))
+    np.testing.assert_array_equal(found.games.actions, games.actions)
+    assert found.mean.mean == games.scores.mean()
+    assert found.mean.low <= found.mean.mean <= found.mean.high
+    assert found.name == "First" and "First" in str(found) == found.table()
+
+
+def test_cross_play_means_are_over_seats(tmp_path: Path) -> None:
+    agents = [First(RULES), First(RULES, last=True), Listed]
+    found = cross_play(agents, games=8, seed=1, cache=tmp_path)
+    assert found.names == ["First", "First 2", "Listed"]
+    assert found.means.shape == (3, 3) and found.intervals.shape == (3, 3, 2)
+    decks = evaluation_decks(RULES, 8, 1)
+    for i, j in itertools.combinations(range(2), 2):
+        seats = [
+            play_games((agents[i], agents[j]), RULES, decks, 1, seating=seating).scores
+            for seating in ([0, 1], [1, 0])
+        ]
+        assert found.means[i, j] == found.means[j, i] == np.mean(seats)
+    assert (found.intervals[..., 0] <= found.means).all()
+    assert "Listed" in found.table() and len(list(tmp_path.glob("*.npz"))) == 6
+    found.save(tmp_path / "out")
+    assert (tmp_path / "out/matrix.json").exists()
+    again = cross_play(agents[:2], games=8, seed=1, cache=tmp_path)
+    assert again.means.tolist() == found.means[:2, :2].tolist()
+
+
+def test_names_and_objects_play_one_game() -> None:
+    found = cross_play([First(RULES), "bot:random"], games=4)
+    assert found.names == ["First", "bot:random"] and found.matrix.rules == RULES
+    with pytest.raises(TypeError, match="expected a list of agents, got 'bot:random'"):
+        cross_play("bot:random")
+    with pytest.raises(TypeError, match="expected a hanabi_rl.Bot, .* got int 3"):
+        evaluate(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the same one as First and as First 2"):
+        cross_play([First(RULES), First(RULES)], games=4)
+
+
+def test_gauntlet_averages_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    partners = [
+        of_gauntlet.GauntletPartner(str(n), family, First(RULES, last=bool(n % 2)))
+        for n, family in enumerate(("a", "a", "b"))
+    ]
+    monkeypatch.setattr(of_gauntlet, "gauntlet_partners", lambda *_: partners)
+    found = gauntlet(First(RULES), games=4, seed=2, series=2)
+    means = {name: interval.mean for name, interval in found.partners.items()}
+    assert [*means] == ["0", "1", "2"] and [*found.families] == ["a", "b"]
+    assert found.families["a"].mean == pytest.approx((means["0"] + means["1"]) / 2)
+    assert found.mean == pytest.approx((found.families["a"].mean + means["2"]) / 2)
+    assert found.worst == min(interval.mean for interval in found.families.values())
+    assert found.name == "First" and "families unseen" in found.table()
+    with pytest.raises(ValueError, match="games: expected a multiple of series=5, got 7"):
+        gauntlet(First(RULES), games=7)
+
+
+def save(folder: Path, seed: int) -> None:
+    save_policy(folder, network_policy(RULES, seed), algorithm="fake", steps=0, score=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeConfig(RunConfig):
+    """Config of an algorithm that trains nothing."""
+
+    lr: float = 0.5
+    report_policy: str = "best"
+
+
+class Fake(Algorithm):
+    config = FakeConfig
+    name = "fake"  # type: ignore[assignment]
+
+    def run(self, config: FakeConfig) -> dict[str, Any]:
+        if config.lr > 1:
+            raise ValueError("lr: too high")
+        for number, folder in enumerate(("policy", "policy-latest")):
+            save(Path(config.run_dir or "") / folder, number)
+        return {"lr": config.lr, "seed": config.seed}
+
+
+def test_train_returns_the_reported_policy(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = train(Fake(), preset=None, game=RULES, lr=0.25, seed=7)
+    assert run.summary == {"lr": 0.25, "seed": 7}
+    assert run.run_dir.parent == Path("runs") and run.run_dir.name.startswith("fake-2p-default-s7-")
+    assert run.policy.identity() == network_policy(RULES, 0).identity()
+    last = train(Fake(), None, game=RULES, report_policy="final", run_dir=tmp_path / "x")
+    assert last.run_dir == tmp_path / "x"
+    assert last.policy.identity() == network_policy(RULES, 1).identity()
+    with pytest.raises(ValueError, match="lr: too high"):
+        train(Fake(), None, lr=2.0)
+    assert len(list((tmp_path / "runs").iterdir())) == 1  # no folder of a failed start
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: train("ipo"), "did you mean ippo"),
+        (lambda: train("ippo", "quik"), "did you mean quick"),
+        (lambda: train(Fake()), "presets of fake: none"),
+        (lambda: train("ippo", total_step=3), "train: unknown field 'total_step'.*total_steps?"),
+        (lambda: train("ippo", seeds=(1, 2)), "expected one new run"),
+        (lambda: train("ippo", lr="x"), "train.lr: expected float, got 'x'"),
+        (lambda: load_policy("agent:hgrup-2p"), "did you mean hgroup-2p"),
+        (lambda: load_policy("hgroup-2p"), "did you mean agent:hgroup-2p"),
+        (lambda: load_policy("bot:igi"), "did you mean bot:iggi"),
+        (lambda: load_policy("bot:iggi?smothing=1"), "did you mean smoothing"),
+    ],
+)
+def test_unknown_names_suggest_similar_ones(call: Any, message: str) -> None:
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        call()
+
+
+def test_preset_of_another_algorithm(tmp_path: Path) -> None:
+    class Small(Fake):
+        def run(self, config: Any) -> dict[str, Any]:
+            save(Path(config.run_dir) / "policy", 0)
+            return {"colors": config.game.num_colors, "preset": config.preset}
+
+        config = hanabi_rl.IPPOConfig  # type: ignore[assignment]
+
+    small = load_small()
+    found = train(Small(), "ippo/small", run_dir=tmp_path / "run").summary
+    assert found == {"colors": small.game.num_colors, "preset": "small"}
+
+
+def load_small() -> Any:
+    from hanabi_rl.launch.presets import preset_config
+
+    return preset_config("ippo", "small")
+
+
+def test_train_runs_an_algorithm(tmp_path: Path) -> None:
+    run = train(
+        "ippo", "small", total_steps=32 * 8, num_envs=32, num_steps=8, num_minibatches=2,
+        eval_games=8, report_games=8, tensorboard=False, run_dir=tmp_path / "run",
+    )  # fmt: skip
+    assert run.policy.identity() == load_policy(tmp_path / "run").identity()
+    assert run.summary["eval_games"] == 8 == evaluate(run.policy, 8).games.scores.size
+    assert jax.tree.leaves(run.policy)
