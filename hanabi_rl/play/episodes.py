@@ -1,6 +1,8 @@
-"""Complete games between policies: thousands at once, each deck played once, on device.
+"""Complete games between policies: hundreds at once, each deck played once.
 
-Unlike `learning/rollout.collect`, this loop plays given decks once each, refills a slot when its
+A turn is one compiled program of the game and one of each policy, which depends on the structure of
+that policy alone: K agents compile K programs, whatever their line-ups. Unlike
+`learning/rollout.collect`, this loop plays given decks once each, refills a slot when its
 game ends, saves only moves and ends, calls each policy on the rows of its seats, and stops with the
 last game. Collection resamples decks without end, stores states and network outputs, and has a
 fixed length.
@@ -33,14 +35,13 @@ from hanabi_rl.storage.progress import SOON_S, Progress
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
-DEFAULT_CHUNK = 256
+DEFAULT_CHUNK = 512
 SEARCH_CHUNK = 4
 """Parallel games if a policy searches, which it does one game at a time."""
 # not a game index: random stream of the policies, separate from that of the moves
 POLICY_RNG_STREAM = np.uint32(2**32 - 1)
 # action that marks NaN logits; `argmax` and `categorical` treat NaN as the largest logit
 _OF_NAN = -1
-_AT_END = ("scores", "points", "lives")  # int32, one per game
 # capacity of one compiled program, shared by all smaller numbers of games
 _GAMES_PER_SLOT = 64
 
@@ -61,14 +62,14 @@ def play_games(
     """Play every deck of `decks` (integer[N, deck_size]) to its end and return the games.
 
     Args:
-        policies: one policy, or class of a bot, per position. A repeated object is called once, on
-            the rows of all its seats. All policies are called on every turn, on idle seats too.
+        policies: one policy, or class of a bot, per position. All are called on every turn, on idle
+            seats too.
         seed: 32-bit seed, see below.
         sample: sample moves from the policies' distributions; False is greedy.
         seating: int[P], or int[N, P] per game: policy i holds seat `seating[i]`; default: seat i.
-            All seatings share one compiled function.
+            All seatings share compiled programs.
         game_index: int[N], random stream of each game, default 0 to N - 1.
-        chunk_size: parallel games, default 256, or 4 if a policy searches.
+        chunk_size: parallel games, default `parallel_games`.
         games_per_series: consecutive decks per series. Within a series, policies keep their memory
             of each other (`agents/policy.py`, `next_game`); with three or more players the seatings
             of a series must be rotations of one another.
@@ -101,15 +102,14 @@ def play_games(
     game_index = np.arange(total) if game_index is None else np.asarray(game_index)
     if game_index.shape != (total,):
         raise ValueError(f"expected a game_index [{total}], got shape {game_index.shape}")
-    if chunk_size is None:
-        chunk_size = SEARCH_CHUNK if any(map(runs_search, policies)) else DEFAULT_CHUNK
-    # rounded, so that similar numbers of games share compiled programs
-    slots = min(chunk_size, -(-total // games_per_series // 8) * 8)
-    room = _GAMES_PER_SLOT * slots * games_per_series
+    slots = parallel_games(policies, total // games_per_series)
+    if chunk_size is not None:
+        slots = min(chunk_size, _rounded(total // games_per_series))
+    room = _GAMES_PER_SLOT * slots
     while room < total:
         room *= 2
     index = np.arange(room) % total
-    task = _Task(
+    arrays = _Task(
         decks=decks[index],
         seating=seating[index],
         index=game_index[index].astype(np.int32),
@@ -117,47 +117,53 @@ def play_games(
         count=np.int32(total),
         sample=np.bool_(sample),
     )
-    task = jax.device_put(task)
     actions = np.full((total, rules.max_turns), rules.noop, np.int32)
-    num_actions, at_end = np.zeros(total, np.int32), np.zeros((total, len(_AT_END)), np.int32)
-    shape = {"rules": rules, "slots": slots, "games_per_series": games_per_series}
+    num_actions, at_end = np.zeros(total, np.int32), np.zeros((total, 3), np.int32)
+    shape = {"rules": rules, "games_per_series": games_per_series}
     over, previous = 0, None
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress, host_errors():
-        table, seen = _begin(task, **shape)
+        task = jax.device_put(arrays)
+        table, seen = _begin(task, slots, **shape)
         carries = [_init_carry(policy, slots) for policy in policies]
         while over < total:
             logits = []
             for position, policy in enumerate(policies):
-                carries[position], of_rows = _step(
-                    policy, carries[position], task.words, seen[position]
-                )
-                logits.append(of_rows)
+                carry = carries[position]
+                carries[position], answer = _step(policy, carry, task.words, seen[position])
+                logits.append(answer)
             table, seen, moved = _play_turn(task, table, logits, **shape)
             # one turn behind, so that the device need not wait for the host
             if previous is not None:
-                made = _Moved(*map(np.asarray, previous))
-                playing = made.game < total
-                actions[made.game[playing], made.turn[playing]] = made.action[playing]
-                ended = made.game[made.ended]
-                num_actions[ended], at_end[ended] = (
-                    made.turn[made.ended] + 1,
-                    made.at_end[made.ended],
-                )
-                over += len(ended)
+                game, turn, action, ended, end = map(np.asarray, previous)
+                playing = game < total
+                actions[game[playing], turn[playing]] = action[playing]
+                num_actions[game[ended]], at_end[game[ended]] = turn[ended] + 1, end[ended]
+                over += int(ended.sum())
                 progress.update(over)
             previous = moved
     _check_numbers(actions, seating)
-    fields = dict(zip(_AT_END, at_end.T, strict=True))
+    scores, points, lives = np.ascontiguousarray(at_end.T)
     return Games(
         rules=rules,
         decks=decks,
         actions=actions,
         num_actions=num_actions,
-        scores=fields["scores"],
+        scores=scores,
         game_ids=np.arange(total, dtype=np.int32),
         unfinished=np.zeros(total, bool),
-        ends=FinalStates(points=fields["points"], lives=fields["lives"]),
+        ends=FinalStates(points=points, lives=lives),
     )
+
+
+def parallel_games(policies: Sequence[Policy], num_games: int) -> int:
+    """Number of parallel games, by default: 512, or 4 if a policy searches, or all."""
+    chunk = SEARCH_CHUNK if any(map(runs_search, policies)) else DEFAULT_CHUNK
+    return min(chunk, _rounded(num_games))
+
+
+def _rounded(num_games: int) -> int:
+    """`num_games` rounded up, so that similar numbers of games share compiled programs."""
+    return -(-num_games // 8) * 8
 
 
 def group_identical(
@@ -215,15 +221,12 @@ class _Moved(NamedTuple):
     turn: Any  # int32[n]
     action: Any  # int32[n]
     ended: Any  # bool[n]
-    at_end: Any  # int32[n, 3], `_AT_END`
+    at_end: Any  # int32[n, 3]: score, points, lives
 
 
-_SHAPE = ("rules", "slots", "games_per_series")
-
-
-@functools.partial(jax.jit, static_argnames=_SHAPE)
+@functools.partial(jax.jit, static_argnames=("slots", "rules", "games_per_series"))
 def _begin(
-    task: _Task, *, rules: Rules, slots: int, games_per_series: int
+    task: _Task, slots: int, *, rules: Rules, games_per_series: int
 ) -> tuple[_Table, list[_Seen]]:
     """First game of each slot."""
     first = jnp.arange(slots) * games_per_series
@@ -254,18 +257,16 @@ def _step(policy: Policy, carry: Any, words: jax.Array, seen: _Seen) -> tuple[An
     return policy.step(carry, seen.obs, seen.legal, seen.reset, keys)
 
 
-@functools.partial(jax.jit, static_argnames=_SHAPE)
+@functools.partial(jax.jit, static_argnames=("rules", "games_per_series"))
 def _play_turn(
     task: _Task,
     table: _Table,
     logits: list[jax.Array],
     *,
     rules: Rules,
-    slots: int,
     games_per_series: int,
 ) -> tuple[_Table, list[_Seen], _Moved]:
     """Play a turn, given the logits [n, A] of each position, and deal where games ended."""
-    del slots
     size, player = len(task.decks), dynamics.current_player(table.state)
     # a slot without a game reads the last game's seats; its moves are not used
     seats, playing = task.seating[table.game], table.game < size
