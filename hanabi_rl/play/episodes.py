@@ -35,7 +35,7 @@ from hanabi_rl.storage.progress import SOON_S, Progress
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
-DEFAULT_CHUNK = 512
+_ROWS, _SLOT_STEP = 512, 8
 SEARCH_CHUNK = 4
 """Parallel games if a policy searches, which it does one game at a time."""
 # not a game index: random stream of the policies, separate from that of the moves
@@ -69,7 +69,8 @@ def play_games(
         seating: int[P], or int[N, P] per game: policy i holds seat `seating[i]`; default: seat i.
             All seatings share compiled programs.
         game_index: int[N], random stream of each game, default 0 to N - 1.
-        chunk_size: parallel games, default `parallel_games`.
+        chunk_size: parallel games; default: 4 if a policy searches, otherwise so many that each
+            call of a policy has about 512 rows, in self-play as in cross-play.
         games_per_series: consecutive decks per series. Within a series, policies keep their memory
             of each other (`agents/policy.py`, `next_game`); with three or more players the seatings
             of a series must be rotations of one another.
@@ -102,9 +103,14 @@ def play_games(
     game_index = np.arange(total) if game_index is None else np.asarray(game_index)
     if game_index.shape != (total,):
         raise ValueError(f"expected a game_index [{total}], got shape {game_index.shape}")
-    slots = parallel_games(policies, total // games_per_series)
-    if chunk_size is not None:
-        slots = min(chunk_size, _rounded(total // games_per_series))
+    search = any(map(runs_search, policies))
+    # an agent at all seats is called once, on the rows of all of them
+    calls = 1 if all(one is policies[0] for one in policies) and not search else len(policies)
+    if chunk_size is None:
+        chunk_size = SEARCH_CHUNK if search else _chunk(rules, calls)
+    # rounded, so that similar numbers of games share compiled programs
+    step = _SLOT_STEP * (1 if calls == 1 else rules.num_players)
+    slots = min(chunk_size, -(-total // games_per_series // step) * step)
     room = _GAMES_PER_SLOT * slots
     while room < total:
         room *= 2
@@ -119,17 +125,17 @@ def play_games(
     )
     actions = np.full((total, rules.max_turns), rules.noop, np.int32)
     num_actions, at_end = np.zeros(total, np.int32), np.zeros((total, 3), np.int32)
-    shape = {"rules": rules, "games_per_series": games_per_series}
+    shape = {"rules": rules, "games_per_series": games_per_series, "calls": calls}
     over, previous = 0, None
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress, host_errors():
         task = jax.device_put(arrays)
         table, seen = _begin(task, slots, **shape)
-        carries = [_init_carry(policy, slots) for policy in policies]
+        rows = slots * len(policies) // calls
+        carries = [_init_carry(policy, rows) for policy in policies[:calls]]
         while over < total:
             logits = []
-            for position, policy in enumerate(policies):
-                carry = carries[position]
-                carries[position], answer = _step(policy, carry, task.words, seen[position])
+            for call, carry in enumerate(carries):
+                carries[call], answer = _step(policies[call], carry, task.words, seen[call])
                 logits.append(answer)
             table, seen, moved = _play_turn(task, table, logits, **shape)
             # one turn behind, so that the device need not wait for the host
@@ -155,15 +161,11 @@ def play_games(
     )
 
 
-def parallel_games(policies: Sequence[Policy], num_games: int) -> int:
-    """Number of parallel games, by default: 512, or 4 if a policy searches, or all."""
-    chunk = SEARCH_CHUNK if any(map(runs_search, policies)) else DEFAULT_CHUNK
-    return min(chunk, _rounded(num_games))
-
-
-def _rounded(num_games: int) -> int:
-    """`num_games` rounded up, so that similar numbers of games share compiled programs."""
-    return -(-num_games // 8) * 8
+def _chunk(rules: Rules, calls: int) -> int:
+    """Parallel games with which policies are called on about `_ROWS` rows."""
+    step = _SLOT_STEP * rules.num_players
+    rows = _ROWS // step * step
+    return rows // rules.num_players if calls == 1 else rows
 
 
 def group_identical(
@@ -203,7 +205,7 @@ class _Table(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """Input of the policy at one position."""
+    """Input of one call of a policy: n rows of one position, or those of all, in turn."""
 
     obs: jax.Array  # float32[n, O]
     legal: jax.Array  # bool[n, A]
@@ -224,9 +226,9 @@ class _Moved(NamedTuple):
     at_end: Any  # int32[n, 3]: score, points, lives
 
 
-@functools.partial(jax.jit, static_argnames=("slots", "rules", "games_per_series"))
+@functools.partial(jax.jit, static_argnames=("slots", "rules", "games_per_series", "calls"))
 def _begin(
-    task: _Task, slots: int, *, rules: Rules, games_per_series: int
+    task: _Task, slots: int, *, rules: Rules, games_per_series: int, calls: int
 ) -> tuple[_Table, list[_Seen]]:
     """First game of each slot."""
     first = jnp.arange(slots) * games_per_series
@@ -236,7 +238,7 @@ def _begin(
         dealt=jnp.minimum(task.count // games_per_series, slots),
         state=dynamics.deal(rules, task.decks[first]),
     )
-    return table, _see(task, table, rules, games_per_series)
+    return table, _see(task, table, rules, games_per_series, calls)
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -257,7 +259,7 @@ def _step(policy: Policy, carry: Any, words: jax.Array, seen: _Seen) -> tuple[An
     return policy.step(carry, seen.obs, seen.legal, seen.reset, keys)
 
 
-@functools.partial(jax.jit, static_argnames=("rules", "games_per_series"))
+@functools.partial(jax.jit, static_argnames=("rules", "games_per_series", "calls"))
 def _play_turn(
     task: _Task,
     table: _Table,
@@ -265,14 +267,15 @@ def _play_turn(
     *,
     rules: Rules,
     games_per_series: int,
+    calls: int,
 ) -> tuple[_Table, list[_Seen], _Moved]:
-    """Play a turn, given the logits [n, A] of each position, and deal where games ended."""
+    """Play a turn, given the logits [rows, A] of each call, and deal where games ended."""
     size, player = len(task.decks), dynamics.current_player(table.state)
     # a slot without a game reads the last game's seats; its moves are not used
     seats, playing = task.seating[table.game], table.game < size
     # only the current player's logits count; the no-op is the only legal action elsewhere
-    chosen = logits[0]
-    for position, of_position in enumerate(logits[1:], start=1):
+    chosen, *others = jnp.split(jnp.concatenate(logits), rules.num_players)
+    for position, of_position in enumerate(others, start=1):
         chosen = jnp.where((seats[:, position] == player)[:, None], of_position, chosen)
     action = jax.lax.cond(task.sample, _sample, _greedy, chosen, task, table)
     action = jnp.where(jnp.isnan(chosen).any(axis=-1), _OF_NAN, action)
@@ -297,32 +300,37 @@ def _play_turn(
         )
 
     after = jax.lax.cond(ended.any(), next_games, lambda: after)
-    return after, _see(task, after, rules, games_per_series), moved
+    return after, _see(task, after, rules, games_per_series, calls), moved
 
 
-def _see(task: _Task, table: _Table, rules: Rules, games_per_series: int) -> list[_Seen]:
-    """Input of the policy at each position."""
+def _see(
+    task: _Task, table: _Table, rules: Rules, games_per_series: int, calls: int
+) -> list[_Seen]:
+    """Input of each call."""
     seats, players = task.seating[table.game], rules.num_players
-    # not an index into `observe`: XLA's gather takes ten times as long on a CPU
-    rows = jax.tree.map(lambda x: jnp.concatenate([x] * players), table.state.without_deck())
-    obs = jnp.split(observe_seat(rules, rows, seats.T.reshape(-1)), players)
-    legal = dynamics.legal_actions(rules, table.state)
-    reset, continues, index = table.turn == 0, None, task.index[table.game]
+    reset, continues = table.turn == 0, None
     if games_per_series > 1:
         continues = reset & (table.game % games_per_series > 0)
         reset &= ~continues
-    return [
-        _Seen(
-            obs=obs[position],
-            legal=_of_seat(legal, seat),
-            reset=reset,
-            continues=continues,
-            index=index,
-            turn=table.turn,
-            seat=seat,
-        )
-        for position, seat in enumerate(seats.T)
-    ]
+
+    def of_rows(x: jax.Array) -> jax.Array:
+        return jnp.concatenate([x] * players)
+
+    legal = dynamics.legal_actions(rules, table.state)
+    seen = _Seen(
+        # not an index into `observe`: XLA's gather takes ten times as long on a CPU
+        obs=observe_seat(
+            rules, jax.tree.map(of_rows, table.state.without_deck()), seats.T.reshape(-1)
+        ),
+        legal=jnp.concatenate([_of_seat(legal, seat) for seat in seats.T]),
+        reset=of_rows(reset),
+        continues=None if continues is None else of_rows(continues),
+        index=of_rows(task.index[table.game]),
+        turn=of_rows(table.turn),
+        seat=seats.T.reshape(-1),
+    )
+    parts = jax.tree.map(lambda x: jnp.split(x, calls), seen)
+    return jax.tree.transpose(jax.tree.structure(seen), jax.tree.structure([0] * calls), parts)
 
 
 def _key(words: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
-from hanabi_rl.play.episodes import group_identical, parallel_games, play_games
+from hanabi_rl.play.episodes import group_identical, play_games
 from hanabi_rl.play.game_episodes import play_episodes
 
 if TYPE_CHECKING:
@@ -87,8 +87,6 @@ def evaluate_lineup(
         sample=sample,
         seating=np.repeat(seatings, num_games, axis=0),
         game_index=np.tile(np.arange(num_games), len(seatings)),
-        # whatever the number of seatings: self-play and cross-play share compiled programs
-        chunk_size=parallel_games(lineup, num_games),
     )
     records = tuple(
         together.select(slice(first, first + num_games))

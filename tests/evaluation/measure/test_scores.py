@@ -52,7 +52,7 @@ def test_pair_plays_both_seatings(pair):
 def test_partners_match_separate_pairs(rules, at_once, monkeypatch):
     """Networks mixed with other bots, one without parameters twice, and slots of which the last
     games leave some empty."""
-    monkeypatch.setattr("hanabi_rl.play.episodes.DEFAULT_CHUNK", at_once)
+    monkeypatch.setattr("hanabi_rl.play.episodes._ROWS", at_once)
     agent = network_policy(rules, 1)
     bots = CountingPolicy(rules), clock_policy(rules, 2), CountingPolicy(rules)
     assert not jax.tree.leaves(bots[0])
