@@ -118,7 +118,7 @@ def play_games(
     arrays = _Task(
         decks=decks[index],
         seating=seating[index],
-        index=game_index[index].astype(np.int32),
+        stream=game_index[index].astype(np.int32),
         words=np.array([0, seed], np.uint32),
         count=np.int32(total),
         sample=np.bool_(sample),
@@ -189,7 +189,7 @@ class _Task(NamedTuple):
 
     decks: Any  # uint8[M, D]
     seating: Any  # int32[M, P], seat of each position
-    index: Any  # int32[M], random stream
+    stream: Any  # int32[M], `game_index`
     words: Any  # uint32[2], key
     count: Any  # int32[], number of games to play
     sample: Any  # bool[]; not static: greedy and sampled games share one compiled program
@@ -211,7 +211,7 @@ class _Seen(NamedTuple):
     legal: jax.Array  # bool[n, A]
     reset: jax.Array  # bool[n]
     continues: jax.Array | None  # bool[n]: next game of a series; None without series
-    index: jax.Array  # int32[n], random stream
+    stream: jax.Array  # int32[n], `game_index`
     turn: jax.Array  # int32[n]
     seat: jax.Array  # int32[n]
 
@@ -251,7 +251,7 @@ def _step(policy: Policy, carry: Any, words: jax.Array, seen: _Seen) -> tuple[An
     """One call of a policy: new carry and logits float32[n, A]. Compiled once per structure."""
     # compiled away if the policy reads no key
     key = jax.random.fold_in(_key(words), POLICY_RNG_STREAM)
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seen.index)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seen.stream)
     for part in (seen.turn, seen.seat):
         keys = jax.vmap(jax.random.fold_in)(keys, part)
     if seen.continues is not None:
@@ -316,7 +316,10 @@ def _see(
     def of_rows(x: jax.Array) -> jax.Array:
         return jnp.concatenate([x] * players)
 
-    legal = dynamics.legal_actions(rules, table.state)
+    # an empty slot may show the deal of another game
+    has_game = (table.game < len(task.decks))[:, None, None]
+    only_noop = jnp.arange(rules.num_actions) == rules.noop
+    legal = jnp.where(has_game, dynamics.legal_actions(rules, table.state), only_noop)
     seen = _Seen(
         # not an index into `observe`: XLA's gather takes ten times as long on a CPU
         obs=observe_seat(
@@ -325,7 +328,7 @@ def _see(
         legal=jnp.concatenate([_of_seat(legal, seat) for seat in seats.T]),
         reset=of_rows(reset),
         continues=None if continues is None else of_rows(continues),
-        index=of_rows(task.index[table.game]),
+        stream=of_rows(task.stream[table.game]),
         turn=of_rows(table.turn),
         seat=seats.T.reshape(-1),
     )
@@ -370,7 +373,7 @@ def _greedy(logits: jax.Array, task: _Task, table: _Table) -> jax.Array:
 def _sample(logits: jax.Array, task: _Task, table: _Table) -> jax.Array:
     """Actions int32[n] sampled from logits [n, A], with the key of each game and turn."""
     fold_in = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-    keys = fold_in(_key(task.words), task.index[table.game])
+    keys = fold_in(_key(task.words), task.stream[table.game])
     return categorical(jax.vmap(jax.random.fold_in)(keys, table.turn), logits)
 
 
