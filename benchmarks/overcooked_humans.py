@@ -3,9 +3,10 @@ half of the human games.
 
     python benchmarks/overcooked_humans.py --data overcooked_human_2019.safetensors --out DIR
 
-For each kitchen and seed: a clone of either half of the human games, IPPO, BR-BC (the paper's
-PPO_BC) and HDR-IPPO with the clone of the training half. Each plays 400 steps with the clone of the
-test half, from either seat, by sampled actions. The same command resumes.
+For each kitchen and seed: a clone of either half of the human games, IPPO, a best response to the
+clone of the training half (BR-BC, the paper's PPO_BC) and HDR-IPPO with that clone. Each plays 400
+steps with the clone of the test half, from either seat, by sampled actions. As in the paper, clones
+that stand for three steps try other actions (`?unstuck=3`). The same command resumes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hanabi_rl.evaluation.measure.prediction import predict
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
+from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.storage.files import read_json, write_json
 
 KITCHENS = (
@@ -68,18 +70,23 @@ def train(kitchen: str, seed: int, folder: Path, data: str, steps: int | None) -
     bc_train = run("bc-train", "bc", data=(halves["train"],), val=(halves["test"],))
     run("bc-test", "bc", data=(halves["test"],), val=(halves["train"],))
     run("sp", "ippo")
-    run("br-bc", "br_bc", bc_policy=str(bc_train), bc_select="selfplay")
+    partner = f"{bc_train}?unstuck=3"
+    run("br", "best_response", partners=(partner,), network=KitchenConfig())
     run("hdr", "hdr_ippo", bc_policy=str(bc_train), bc_select="selfplay", kl_weight=0.1)
 
 
 def measure(folder: Path, seed: int, data: str) -> dict[str, float]:
     """Points of the agents in a folder by row of the table, and cross-entropies."""
-    bc_train, bc_test = (load_policy(folder / f"bc-{part}") for part in ("train", "test"))
-    rows = {"BC self-play": evaluate_selfplay(bc_train, GAMES, seed).summary.mean.mean}
+    bc_train = load_policy(folder / "bc-train")
+    rows = {}
+    for label, options in (("BC", "?unstuck=3"), ("BC without unstuck", "")):
+        policy = load_policy(f"{folder}/bc-train{options}")
+        rows[f"{label} self-play"] = evaluate_selfplay(policy, GAMES, seed).summary.mean.mean
+    bc_test = load_policy(f"{folder}/bc-test?unstuck=3")
     games = load_game_records([f"{data}?part=test"], bc_train.rules)
     predictor = load_policy(folder / "bc-train" / "policy-loss")
     rows["BC cross-entropy"] = predict(predictor, games).cross_entropy().mean
-    for name, label in (("sp", "SP"), ("br-bc", "BR-BC"), ("hdr", "HDR-IPPO")):
+    for name, label in (("sp", "SP"), ("br", "BR-BC"), ("hdr", "HDR-IPPO")):
         policy = load_policy(folder / name)
         rows[f"{label} self-play"] = evaluate_selfplay(policy, GAMES, seed).summary.mean.mean
         played = evaluate_pair(policy, bc_test, GAMES, seed)
@@ -105,7 +112,7 @@ def main(args: list[str] | None = None) -> int:
         for seed in range(chosen.seeds):
             folder = chosen.out / kitchen / str(seed)
             train(kitchen, seed, folder, chosen.data, chosen.steps)
-            kept = folder / "measured.json"
+            kept = folder / "points.json"
             if not kept.exists():
                 write_json(kept, measure(folder, seed, chosen.data))
             for row, points in read_json(kept).items():

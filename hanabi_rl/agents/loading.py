@@ -55,6 +55,7 @@ from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.renamed_fields import RENAMED_OPTIONS
 from hanabi_rl.storage.trees import leaf_paths
+from hanabi_rl.storage.validation import seed_range
 from hanabi_rl.storage.words import did_you_mean
 
 BOT = "bot"
@@ -88,7 +89,6 @@ MAKERS: dict[str, Maker] = {
 
 
 _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
-_MAX_SEEDS = 10_000
 
 
 class WrapperOption(NamedTuple):
@@ -148,6 +148,19 @@ def _set_temperature(policy: Policy, temperature: float) -> Policy:
     from hanabi_rl.agents.tempered import Tempered
 
     return Tempered(policy, temperature=temperature)
+
+
+def _avoid_standing(policy: Policy, steps: int) -> Policy:
+    num_actions = policy.rules.num_actions
+    if not 1 <= steps < num_actions:  # at least one action remains
+        raise ValueError(f"expected a number of steps from 1 to {num_actions - 1}, got {steps}")
+    if not getattr(policy.rules, "last_action", False):
+        raise ValueError(
+            "expected an agent of Overcooked that observes its last action (--last-action)"
+        )
+    from hanabi_rl.agents.unstuck import Unstuck
+
+    return Unstuck(policy, steps=steps)
 
 
 def _with_search(
@@ -223,6 +236,12 @@ WRAPPER_OPTIONS: dict[str, WrapperOption] = {
         "temperature=1.5: divide the logits by 1.5; greedy play is unchanged (but stochastic bots "
         "become more deterministic below 1)",
     ),
+    "unstuck": WrapperOption(
+        int,
+        _avoid_standing,
+        "unstuck=3: in Overcooked, after 3 steps at one place in one direction exclude the last 3 "
+        "actions",
+    ),
 }
 """All options; a new wrapper needs its class, a function that imports it, and an entry here."""
 
@@ -288,7 +307,7 @@ def strip_options(name: str) -> str:
 def expand_seed_ranges(names: Sequence[str]) -> list[str]:
     """Expand `seed=A..B` in names to one name per seed: `bot:rules?seed=0..9` -> ten names.
 
-    Raises ValueError if B is less than A or the range has more than 10,000 seeds.
+    Raises ValueError as `seed_range`.
     """
     spread: list[str] = []
     for name in names:
@@ -296,11 +315,7 @@ def expand_seed_ranges(names: Sequence[str]) -> list[str]:
             spread.append(name)
             continue
         before, low, high, after = found.groups()
-        if int(low) > int(high):
-            raise ValueError(f"{name}: expected seeds in ascending order")
-        if int(high) - int(low) >= _MAX_SEEDS:
-            raise ValueError(f"{name}: expected at most {_MAX_SEEDS:,} seeds")
-        spread += [f"{before}{seed}{after}" for seed in range(int(low), int(high) + 1)]
+        spread += [f"{before}{seed}{after}" for seed in seed_range(low, high, name)]
     return spread
 
 

@@ -1,4 +1,4 @@
-"""Report of a sweep over the KL weight: tables, score against accuracy, curves and a cross-play
+"""Report of a sweep over the KL weight: tables, score against prediction, curves and a cross-play
 matrix (AH2AC2's Tables 12 and 13, Figures 6 to 8)."""
 
 from pathlib import Path
@@ -47,7 +47,7 @@ def _tables(sweep: Sweep) -> str:
         clone = predict(load_policy(Path(sweep.configs[0].run_dir) / CLONE_FOLDER), held_out)
     tables = ablation_tables(results, clone, sweep.paper)
     (sweep.folder / "ablation.txt").write_text(tables + "\n", encoding="utf-8")
-    plot_trade_off(results, clone, sweep.folder / "trade-off.png")
+    plot_trade_off(results, clone, sweep.folder / "tradeoff.png")
     if sweep.paper:
         plot_kl(results, sweep.folder / "figure-7.png")
         plot_kl(results, sweep.folder / "figure-8.png", without=(0.0, 0.01))

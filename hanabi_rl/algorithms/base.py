@@ -43,9 +43,9 @@ class Algorithm:
     config: type[RunConfig]
     summary_columns: ClassVar[Mapping[str, str]]
     """Summary key -> column head of a table over runs."""
-    validation_key: str = "val_loss_per_timestep"
-    """Summary key of the cross-entropy on validation games by which seeds are compared, if present.
-    """
+    validation_key: str = "val_loss"
+    """Summary key of the cross-entropy on validation games (nats per decision) by which seeds are
+    compared, if present."""
     default_grid: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Field -> values of a sweep without --grid; other values by the flag --<field>s."""
     sweep_overrides: ClassVar[Mapping[str, Any]] = {}

@@ -293,7 +293,7 @@ class BehaviouralCloning(Algorithm):
         "policy_selfplay_mean": "self-play",
         "policy_selfplay_points_mean": "points",
     }
-    validation_key = "policy_val_loss_per_timestep"
+    validation_key = "policy_val_loss"
 
     def run(self, config: BCConfig) -> dict[str, Any]:
         """See `run_bc`."""

@@ -83,8 +83,8 @@ class BRBC(PPOAlgorithm):
         "selfplay_mean": "BR-BC self-play",
         "crossplay_with_bc_mean": "with BC",
         "val_accuracy": "val accuracy",
-        "val_loss_per_timestep": "val loss",
-        "val_loss_per_timestep_difference": "to BC",
+        "val_loss": "val loss",
+        "val_loss_difference": "to BC",
     }
     unsweepable_fields = ("bc", "game")
     infer_rules = staticmethod(clone_rules)

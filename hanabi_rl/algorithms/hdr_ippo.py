@@ -102,8 +102,8 @@ class HDRIPPO(PPOAlgorithm):
         "crossplay_with_bc_mean": "with BC",
         "kl_to_bc": "KL",
         "val_accuracy": "val accuracy",
-        "val_loss_per_timestep": "val loss",
-        "val_loss_per_timestep_difference": "to BC",
+        "val_loss": "val loss",
+        "val_loss_difference": "to BC",
     }
     default_grid: ClassVar = {"kl_weight": tuple(ah2ac2.ABLATION)}
     unsweepable_fields = ("bc", "game")

@@ -31,6 +31,7 @@ from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.partners import PARTNER_COMMANDS
 from hanabi_rl.cli.play import play
 from hanabi_rl.cli.predict import predict
+from hanabi_rl.cli.runs import compare, list_runs
 from hanabi_rl.cli.serve import ENTRY_COMMANDS, KEY_COMMANDS, serve
 from hanabi_rl.cli.study import GAME_COMMANDS, study
 from hanabi_rl.cli.study_report import report
@@ -47,6 +48,8 @@ _DESCRIPTION = (
     "--debug prints the traceback of an error, --version the installed version."
 )
 _COMMANDS: Mapping[str, Any] = {
+    "runs": list_runs,
+    "compare": compare,
     "evaluate": evaluate,
     "cross-play": cross_play,
     "leaderboard": leaderboard,

@@ -73,8 +73,14 @@ def _predict_records(agent: str, file: str, game: str | None, out: Path | None) 
     """The command for a file of `GameRecords`."""
     from hanabi_rl.data.game_records import load_game_records
     from hanabi_rl.evaluation.measure.ratio import ratios_dict
-    from hanabi_rl.evaluation.measure.record_prediction import prediction_ratios, record_logits
+    from hanabi_rl.evaluation.measure.record_prediction import (
+        prediction_ratios,
+        prediction_slices,
+        record_logits,
+    )
     from hanabi_rl.evaluation.reporting.measures import record_prediction_table
+    from hanabi_rl.evaluation.reporting.plots import BY_STEP, plot_prediction
+    from hanabi_rl.games.overcooked.transitions import ACTION_NAMES
     from hanabi_rl.games.registry import game_to_text
     from hanabi_rl.storage.files import write_json
 
@@ -85,22 +91,26 @@ def _predict_records(agent: str, file: str, game: str | None, out: Path | None) 
             f"got {agent} of {policy.rules.name}"
         )
     records = load_game_records([file], policy.rules, "FILE")
-    ratios = prediction_ratios(record_logits(policy, records), records)
+    logits = record_logits(policy, records)
+    ratios = prediction_ratios(logits, records)
     figures = {
         "games": len(records),
         "groups": len(set(records.groups.tolist())),
         "decisions": int(records.is_counted.sum()),
         **ratios_dict(ratios),
+        **prediction_slices(logits, records, ACTION_NAMES),
     }
     seats = "every seat" if records.human_seats is None else "human seats"
-    yield (
+    title = (
         f"{agent} on {file}: {count(len(records), 'game')} of {game_to_text(policy.rules)}, "
         f"{figures['decisions']:,} decisions of {count(figures['groups'], 'pair')} of players, "
         f"{seats}"
     )
+    yield title
     yield record_prediction_table(agent, ratios)
     yield "95% intervals resample pairs of players. A move is any action but stay."
     record = {"agent": agent, "policy_hash": policy.identity(), "file": file} | figures
     if out is not None:
+        plot_prediction(figures, out / "prediction.png", title, BY_STEP)
         write_json(out / "prediction.json", record)
     yield record

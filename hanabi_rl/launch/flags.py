@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import itertools
+import re
 import shlex
 import types
 import typing
@@ -11,15 +12,32 @@ from typing import Annotated, Any
 
 import tyro
 
+from hanabi_rl.storage.validation import seed_range
+
 
 def normalize_flags(args: Sequence[str]) -> list[str]:
-    """`args` with hyphens for underscores in flag names, as tyro lists them."""
+    """`args` with hyphens for underscores in flag names, as tyro lists them, and the seeds of
+    `--seeds A..B`. Raises ValueError as `seed_range`."""
 
     def name(arg: str) -> str:
         flag, equals, value = arg.partition("=")
         return flag.replace("_", "-") + equals + value if arg.startswith("--") else arg
 
-    return [name(arg) for arg in args]
+    words = [name(arg) for arg in args]
+    for place in [i for i, word in enumerate(words) if word.partition("=")[0] == "--seeds"][::-1]:
+        values = _values_at(words, place)
+        seeds = [seed for value in values for seed in _seed_range(value)]
+        if seeds != values:
+            words[place : place + 1 + len(values) * ("=" not in words[place])] = ["--seeds", *seeds]
+    return words
+
+
+def _seed_range(text: str) -> list[str]:
+    """Seeds of `A..B`; other text unchanged."""
+    found = re.fullmatch(r"(\d+)\.\.(\d+)", text)
+    if found is None:
+        return [text]
+    return [*map(str, seed_range(found[1], found[2], f"--seeds {text}"))]
 
 
 def flag_value(flag: str, args: Sequence[str]) -> str | None:

@@ -418,7 +418,7 @@ def chosen_seed(seeds: Sequence[int], summaries: list[dict[str, Any]], key: str)
         return ""
     losses = [float(summary[key]) for summary in summaries]
     loss, seed = min(zip(losses, seeds, strict=True))
-    return f"Lowest validation cross-entropy: seed {seed}, {loss:.4g} nats per timestep"
+    return f"Lowest validation cross-entropy: seed {seed}, {loss:.4g} nats per decision"
 
 
 def format_mean_error(values: Sequence[float]) -> str:

@@ -79,6 +79,7 @@ class SweepConfig(SlurmConfig):
     grid: tuple[str, ...] = ()
     """FIELD=[VALUE, ...], TOML values, dots for nested fields. Several span a grid."""
     seeds: tuple[Seed, ...] = (0,)
+    """Seeds of each grid point: 0 1 2 or 0..2."""
     run_dir: str | None = None
     """Folder of the sweep; default runs/sweep-<algorithm>-<preset>."""
     jobs: Annotated[int, Range(1, 1024)] = 1

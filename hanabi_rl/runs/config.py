@@ -35,7 +35,7 @@ class RunConfig(TrainingConfig):
     seed: Seed = 0
     """Seed of the run."""
     seeds: tuple[Seed, ...] = ()
-    """Seeds to run one after another, with a summary table (instead of --seed)."""
+    """Seeds to run one after another, with a summary table (instead of --seed): 0 1 2 or 0..2."""
     run_dir: str | None = None
     """Run folder; default runs/<algorithm>-<players>p-<preset>-s<seed>-<UTC time>."""
     resume: bool = False

@@ -185,9 +185,9 @@ def write_config(run_dir: Path, config: Mapping[str, Any], *, algorithm: str, se
     write_json(run_dir / "config.json", record)
 
 
-def read_config(run_dir: Path, *, algorithm: str | None = None) -> dict[str, Any]:
-    """Read the `config` that `write_config` saved in `run_dir`. Raises ValueError if `run_dir`
-    holds no run, or a run of another format or `algorithm`."""
+def read_record(run_dir: Path) -> dict[str, Any]:
+    """Read the `config.json` that `write_config` saved in `run_dir`. Raises ValueError if `run_dir`
+    holds no run, or a run of another format."""
     path = run_dir / "config.json"
     if not path.exists():
         raise ValueError(f"expected a run folder with a config.json, got {run_dir}")
@@ -197,6 +197,12 @@ def read_config(run_dir: Path, *, algorithm: str | None = None) -> dict[str, Any
         raise ValueError(f"{path}: expected format_version {FORMAT_VERSION}, got {version}")
     if missing := [key for key in ("algorithm", "config") if key not in record]:
         raise ValueError(f"{path}: expected a key {missing[0]!r}, got only {sorted(record)}")
+    return dict(record)
+
+
+def read_config(run_dir: Path, *, algorithm: str | None = None) -> dict[str, Any]:
+    """Config in `read_record`. Raises ValueError also for a run of another `algorithm`."""
+    record = read_record(run_dir)
     if algorithm is not None and record["algorithm"] != algorithm:
         raise ValueError(
             f"{run_dir}: expected a run of {algorithm}, got a run of {record['algorithm']}"
@@ -209,7 +215,7 @@ def check_resumable(
 ) -> None:
     """Raise ValueError, naming fields and values, if a resumed run changes its config, except in
     the fields `may_differ` (dots for nesting)."""
-    old, new = _flatten(to_json(saved)), _flatten(to_json(config))
+    old, new = flat_config(to_json(saved)), flat_config(to_json(config))
     missing = object()
     changed = [
         f"{name}: the run has {old.get(name)!r}, got {new.get(name)!r}"
@@ -254,11 +260,12 @@ def write_input_hashes(run_dir: Path, hashes: Mapping[str, str]) -> None:
         write_json(run_dir / INPUT_HASHES, known)
 
 
-def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_config(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Field -> value of a config of nested dictionaries, dots for nesting."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         flat |= (
-            _flatten(value, f"{prefix}{key}.")
+            flat_config(value, f"{prefix}{key}.")
             if isinstance(value, Mapping)
             else {f"{prefix}{key}": value}
         )

@@ -24,6 +24,8 @@ INT32_MAX = 2**31 - 1
 """Largest signed 32-bit integer."""
 MAX_EXACT_INT = 2**53
 """Up to here every whole number is a float."""
+_MAX_SEEDS = 10_000
+"""Maximum seeds of a range."""
 
 
 class InvalidValueError(ValueError):
@@ -79,6 +81,17 @@ Seconds = Annotated[float, Range(0.0, 1e6)]
 Port = Annotated[int, Range(0, 65535)]
 
 _DEFAULT = {int: Range(-INT32_MAX - 1, INT32_MAX), float: Range()}
+
+
+def seed_range(low: str, high: str, where: str) -> range:
+    """Seeds `low` to `high`, both included. Raises ValueError, beginning with `where`, for
+    descending order or more than 10,000 seeds."""
+    first, last = int(low), int(high)
+    if first > last:
+        raise ValueError(f"{where}: expected seeds in ascending order")
+    if last - first >= _MAX_SEEDS:
+        raise ValueError(f"{where}: expected at most {_MAX_SEEDS:,} seeds")
+    return range(first, last + 1)
 
 
 def validate_fields(config: Any) -> None:

@@ -128,7 +128,8 @@ def test_wrapped_stochastic_policy_samples_whole_distribution(
 ) -> None:
     """See `Policy.step`: the mean softmax over keys equals the distribution without a key. The
     sampled move is remembered, and no wrapper makes an illegal move."""
-    assert set(SETTINGS) == set(WRAPPER_OPTIONS) - {"partner_games", "search"}  # networks only
+    others = {"partner_games", "search", "unstuck"}  # networks only, Overcooked only
+    assert set(SETTINGS) == set(WRAPPER_OPTIONS) - others
     rules, many = LENIENT_3P, 3000
     weights = 2 * jax.random.normal(jax.random.key(0), (rules.obs_size, rules.num_actions))
     plain: Policy = Drawer(weights / 5, rules)

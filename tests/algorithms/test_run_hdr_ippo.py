@@ -118,6 +118,7 @@ def test_summary_reports_validation_prediction(run: Any, training: BCTrainConfig
         assert summary[f"{prefix}val_loss_per_timestep"] == pytest.approx(nats)
     difference = summary["val_loss_per_timestep"] - summary["bc_val_loss_per_timestep"]
     assert summary["val_loss_per_timestep_difference"] == pytest.approx(difference)
+    assert summary["val_loss_difference"] == pytest.approx(2 * difference)
     gain = summary["val_accuracy"] - summary["bc_val_accuracy"]
     assert summary["val_accuracy_difference"] == pytest.approx(gain)
     low, high = summary["val_loss_per_timestep_difference_ci95"]

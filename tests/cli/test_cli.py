@@ -21,6 +21,8 @@ COMMANDS = [
     "train",
     "sweep",
     "zero-shot",
+    "runs",
+    "compare",
     "evaluate",
     "cross-play",
     "leaderboard",

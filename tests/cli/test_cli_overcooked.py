@@ -104,9 +104,14 @@ def test_cross_play_says_that_seats_are_kept_apart(agent, tmp_path, capsys):
     assert "0 of 3 cells played" in text
 
 
-def test_predict(capsys):
+def test_predict(capsys, tmp_path):
     file = f"{shared_data('overcooked_human_2019.safetensors')}?part=test"
-    record, text = result_of(capsys, "predict", "bot:random", file, "--game", ROOM)
+    record, text = result_of(
+        capsys, "predict", "bot:random", file, "--game", ROOM, "--out", tmp_path
+    )
+    assert (tmp_path / "prediction.png").stat().st_size > 5000
+    assert sum(of["decisions"] for of in record["by_action"].values()) == record["decisions"]
+    assert record["by_action"]["up"]["cross_entropy"] == pytest.approx(np.log(6))
     assert record["cross_entropy"] == pytest.approx(np.log(6))
     assert record["constant_cross_entropy"] == pytest.approx(1.06, abs=0.0051)
     assert record["constant_accuracy"] == pytest.approx(0.71, abs=0.0051)

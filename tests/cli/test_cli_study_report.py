@@ -191,7 +191,9 @@ def test_gauntlet_is_matched_by_policy_hash(folder, tmp_path, capsys):
 def test_metrics_rank_agents_if_enough():
     def of(number):
         figures = {
-            measure.name: Figure(6, 6, Interval(number + place, 0, 0, 0) if number else None)
+            measure.name: Figure(
+                6, 6, number + place, Interval(number + place, 0, 0, 0) if number else None
+            )
             for place, measure in enumerate(OF_AGENT)
         }
         return PlayFigures(f"agent {number}", 6, figures, [], {})

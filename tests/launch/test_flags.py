@@ -9,7 +9,7 @@ import pytest
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import app
 from hanabi_rl.launch import script
-from hanabi_rl.launch.flags import join_help_lines, list_flags
+from hanabi_rl.launch.flags import join_help_lines, list_flags, normalize_flags
 from hanabi_rl.launch.sweep_config import SweepConfig
 from hanabi_rl.learning.cloning import BCTrainConfig
 
@@ -108,3 +108,25 @@ def test_help_joins_wrapped_field_docstrings() -> None:
     nested = {field.name: field for field in dataclasses.fields(BCTrainConfig)}
     texts = [field.metadata.get("help", "") for field in (*fields.values(), *nested.values())]
     assert all("\n" not in text for text in texts) and len(texts) > 50
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("--seeds 0..2 --lr 1", "--seeds 0 1 2 --lr 1"),
+        ("--num_envs 8 --seeds=3..4", "--num-envs 8 --seeds 3 4"),
+        ("--seeds 7 1..2 9", "--seeds 7 1 2 9"),
+        ("--seeds=5 x", "--seeds=5 x"),
+        ("--partners bot:rules?seed=0..1", "--partners bot:rules?seed=0..1"),
+    ],
+)
+def test_seed_ranges_are_expanded(given: str, expected: str) -> None:
+    assert normalize_flags(given.split()) == expected.split()
+
+
+def test_invalid_seed_ranges_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    for text, problem in (("4..2", "in ascending order"), ("0..10000", "at most 10,000 seeds")):
+        line = refused(capsys, "train", "ippo", "--preset", "small", "--seeds", text)
+        assert f"--seeds {text}: expected" in line and problem in line
+    twice = refused(capsys, "train", "ippo", "--preset", "small", "--seeds", "0..2", "1")
+    assert "expected different seeds, got 1 twice" in twice

@@ -230,7 +230,7 @@ def test_sweep_trains_and_tabulates_all_runs(swept: Path) -> None:
         )
     tables = (swept / "ablation.txt").read_text()
     assert "Table" not in tables and "(" not in tables.splitlines()[2] and "\nclone" in tables
-    for name in ("trade-off.png", "kl.png", "matrix.png"):
+    for name in ("tradeoff.png", "kl.png", "matrix.png"):
         assert (swept / name).read_bytes().startswith(b"\x89PNG")
     assert not list(swept.glob("figure-*"))
 
@@ -399,17 +399,17 @@ def test_seeds_are_compared_by_validation_cross_entropy() -> None:
     """AH2AC2 section 5.2."""
     summaries: list[dict[str, Any]] = [{"val": 0.8}, {"val": 0.7}, {"val": 0.9}]
     text = chosen_seed((4, 5, 6), summaries, "val")
-    assert text.endswith("seed 5, 0.7 nats per timestep")
+    assert text.endswith("seed 5, 0.7 nats per decision")
     assert chosen_seed((4, 5), [{"val": 0.8}, {}], "val") == ""
     for name in ("bc", "hdr_ippo", "br_bc"):
-        assert ALGORITHMS[name].validation_key.endswith("val_loss_per_timestep")
+        assert ALGORITHMS[name].validation_key.endswith("val_loss")
 
 
 def test_seeds_with_own_validation_are_not_compared(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     summaries = [
-        {"policy_val_loss_per_timestep": loss, "policy_selfplay_mean": 1.0, "run_dir": "r"}
+        {"policy_val_loss": loss, "policy_selfplay_mean": 1.0, "run_dir": "r"}
         for loss in (0.8, 0.7)
     ]
     monkeypatch.setattr(sweeping, "run_all", lambda *arguments: summaries)
@@ -460,6 +460,7 @@ def test_paper_tables_pool_seeds() -> None:
     ]
     own = ablation_tables(results, prediction(0.8))
     assert "Table" not in own and "paper" not in own and "0.605" not in own
+    assert "per timestep" not in own and "2.000 [2.000, 2.000]\n" in own
     first = " ".join(own.splitlines()[2].split())
     assert first == "0.13 21.00 ± 1.00 30.0% 10.0% 3 21.00 ± 1.00"
     note = "±: standard error over 2 seeds with the same clone, without variation of the clone"
@@ -476,7 +477,7 @@ def test_paper_tables_pool_seeds() -> None:
         == "0.13 21.00 ± 1.00 30.0% (32.0%) 10.0% 3 (13) 21.00 ± 1.00"
     )
     # the paper's validation columns, as here: its test columns have 0.605 and 0.628
-    expected = "0.13 0.600 [0.600, 0.600] (0.607) 0.500 [0.500, 0.500] (0.618) 2.000"
+    expected = "0.13 0.600 [0.600, 0.600] (0.607) 2.000 [2.000, 2.000] 0.500 (0.618)"
     assert " ".join(other["0.13"].split()) == expected
     assert "(" not in line["0.4"] + other["0.4"] and other["clone"].split()[1] == "0.800"
     assert "(0.676)" in other["clone"] and "(0.466)" in other["clone"]

@@ -64,9 +64,13 @@ class PredictionComparison:
         return Ratio(gained, self.policy.decisions, min_value=-1.0, max_value=1.0)
 
     def loss_difference(self) -> Ratio:
-        """Cross-entropy per seat-timestep of the policy minus the clone's, in nats."""
+        """Cross-entropy of the policy minus the clone's, in nats per decision."""
         more = self.policy.nll - self.clone.nll
-        return Ratio(more, self.policy.seat_timesteps, min_value=-float("inf"))
+        return Ratio(more, self.policy.decisions, min_value=-float("inf"))
+
+    def loss_difference_per_timestep(self) -> Ratio:
+        """`loss_difference` per seat-timestep."""
+        return dataclasses.replace(self.loss_difference(), denominator=self.policy.seat_timesteps)
 
 
 def compare_predictions(

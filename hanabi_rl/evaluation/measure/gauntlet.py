@@ -120,23 +120,39 @@ class GauntletResult:
     def family(self, name: str, seen_in_training: bool | None = None) -> Interval | None:
         """Mean over the partners of a family, optionally only those seen (True) or unseen (False)
         in training; None without partners. Partners share decks: the interval is over series."""
+        scores = self._family_scores(name, seen_in_training)
+        return None if scores is None else self._interval(scores)
+
+    def _family_scores(self, name: str, seen_in_training: bool | None) -> np.ndarray | None:
+        """Mean over the partners of a family by series, float[S]; None without partners."""
         scores = [
             b.scores.mean(axis=(0, 2))
             for b in self.partner_results
             if b.partner.family == name and seen_in_training in (None, b.seen_in_training)
         ]
-        max_score = self.self_play.max_score
-        return (
-            mean_interval(np.mean(scores, axis=0), min_value=0, max_value=max_score)
-            if scores
-            else None
-        )
+        return np.mean(scores, axis=0) if scores else None
+
+    def _interval(self, scores: np.ndarray) -> Interval:
+        return mean_interval(scores, min_value=0, max_value=self.self_play.max_score)
 
     def families(self, seen_in_training: bool | None = None) -> dict[str, Interval]:
         """`family` of each family with such partners, in the order of the list."""
         names = dict.fromkeys(b.partner.family for b in self.partner_results)
         means = {name: self.family(name, seen_in_training) for name in names}
         return {name: mean for name, mean in means.items() if mean is not None}
+
+    def mean_over_families(self, seen_in_training: bool | None = None) -> Interval | None:
+        """Mean over the means of families, with an interval over series; None without families."""
+        names = dict.fromkeys(b.partner.family for b in self.partner_results)
+        found = [self._family_scores(name, seen_in_training) for name in names]
+        by_series = [scores for scores in found if scores is not None]
+        return self._interval(np.mean(by_series, axis=0)) if by_series else None
+
+    def worst_family(self, seen_in_training: bool | None = None) -> tuple[str, Interval] | None:
+        """Name and mean of the family with the lowest mean; None without families."""
+        families = self.families(seen_in_training)
+        name = min(families, key=lambda name: families[name].mean, default=None)
+        return None if name is None else (name, families[name])
 
     def family_summary(self, seen_in_training: bool | None = None) -> tuple[float, float] | None:
         """(mean, worst) over the means of families; None without families."""

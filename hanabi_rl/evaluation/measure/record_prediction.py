@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 
 from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.intervals import group_sums
-from hanabi_rl.evaluation.measure.ratio import Ratio
+from hanabi_rl.evaluation.measure.ratio import Ratio, ratios_dict
 from hanabi_rl.games.game import step_words
 from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.play.game_episodes import play_episodes, records_of
@@ -119,6 +120,35 @@ def prediction_ratios(logits: np.ndarray, records: GameRecords) -> dict[str, Rat
             ratios[f"{prefix}accuracy_of_moves"] = Ratio(correct, moves, is_proportion=True)
         ratios[f"{prefix}cross_entropy"] = Ratio(nats, decisions)
     return ratios
+
+
+def prediction_slices(
+    logits: np.ndarray, records: GameRecords, action_names: Sequence[str], steps: int = 200
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """JSON-ready accuracy and cross-entropy `by_step`, in bins of `steps`, and `by_action`, the
+    recorded one; without empty slices."""
+    shape = records.actions.shape
+    at = np.broadcast_to(np.arange(shape[1])[:, None] // steps, shape)
+    masks = {
+        "by_step": {
+            f"{steps * bin + 1}-{steps * (bin + 1)}": at == bin for bin in range(at.max() + 1)
+        },
+        "by_action": {name: records.actions == action for action, name in enumerate(action_names)},
+    }
+    return {
+        part: {name: of for name, mask in slices.items() if (of := _slice(logits, records, mask))}
+        for part, slices in masks.items()
+    }
+
+
+def _slice(logits: np.ndarray, records: GameRecords, mask: np.ndarray) -> dict[str, Any]:
+    """Empty without decisions."""
+    correct, nats, decisions, *_ = prediction_sums(logits, records, mask)
+    if not decisions.any():
+        return {}
+    accuracy = Ratio(correct, decisions, is_proportion=True)
+    of = ratios_dict({"accuracy": accuracy, "cross_entropy": Ratio(nats, decisions)})
+    return {"decisions": int(decisions.sum()), **of}
 
 
 def kl_along_play(

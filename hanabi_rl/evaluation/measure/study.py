@@ -2,7 +2,7 @@
 
 Games and answers of one person, or of people who played together, are dependent. Intervals
 therefore resample groups of people (`person_groups`) with all their data; most groups are one
-person. With fewer than `MIN_GROUPS` groups there is no figure and no interval.
+person. With fewer than `MIN_GROUPS` groups there is a mean, but no interval and no test.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hanabi_rl.evaluation.measure.intervals import Interval
 from hanabi_rl.evaluation.measure.ratio import Ratio, intervals_of
 
 MIN_GROUPS = 6
-"""Minimum groups for a figure or a test: in a sign test five unanimous groups have p = 0.06, six
+"""Minimum groups for an interval or a test: in a sign test five unanimous groups have p = 0.06, six
 0.03."""
 
 
@@ -62,10 +62,12 @@ RATINGS = (1, 7)  # points of `people.study.design.SCALE`
 
 
 class Figure(NamedTuple):
-    """Figure of an agent; `interval` is None with fewer than `MIN_GROUPS` groups."""
+    """Figure of an agent; `mean` is None without people, `interval` with fewer than `MIN_GROUPS`
+    groups."""
 
     people: int
     groups: int  # groups of these people
+    mean: float | None
     interval: Interval | None
 
 
@@ -186,7 +188,8 @@ def figures_over(
     for name, ratio in ratios.items():
         rows = np.flatnonzero(ratio.denominator > 0)
         persons = {person for row in rows.tolist() for person in people[row]}
-        found[name] = Figure(len(persons), len(np.unique(groups[rows])), None)
+        mean = ratio.mean if ratio.defined else None
+        found[name] = Figure(len(persons), len(np.unique(groups[rows])), mean, None)
     enough = [name for name, figure in found.items() if figure.groups >= MIN_GROUPS]
     intervals = intervals_of([ratios[name].group_by(groups) for name in enough])
     for name, interval in zip(enough, intervals, strict=True):

@@ -51,6 +51,7 @@ class TestResult:
     min_groups: int
     """Minimum groups for the test."""
     estimate: Interval | None = None
+    """None without data; bounds are NaN without a test."""
     p: float | None = None
     """Two-sided, uncorrected; None for too few groups or constant data."""
     p_adjusted: float | None = None
@@ -147,14 +148,18 @@ def _paired(kind: TestKind, about: tuple[str, str], values: Sequence[_GroupValue
     whole = [(group, a - b) for group, a, b in values if a is not None and b is not None]
     groups, differences = np.array(whole, np.float64).reshape(-1, 2).T
     result = TestResult(kind, about, len(whole), len(np.unique(groups)), MIN_GROUPS)
-    if result.groups < MIN_GROUPS:
+    if not whole:
         return result
     of_groups = Ratio(differences, np.ones(len(differences)), min_value=-np.inf).group_by(groups)
     means = of_groups.numerator / of_groups.denominator
-    if np.ptp(means) < 1e-9:
-        return result
+    if result.groups < MIN_GROUPS or np.ptp(means) < 1e-9:
+        return dataclasses.replace(result, estimate=_without_bounds(float(means.mean())))
     interval = mean_interval(means)
     return dataclasses.replace(result, estimate=interval, p=_student_p(interval, len(means) - 1))
+
+
+def _without_bounds(mean: float) -> Interval:
+    return Interval(mean, np.nan, np.nan, np.nan)
 
 
 def _student_p(interval: Interval, freedom: int) -> float:
@@ -170,8 +175,10 @@ def _preference(about: tuple[str, str], values: Sequence[_GroupValues]) -> TestR
     decided = [each for each in votes.values() if 2 * sum(each) != len(each)]
     apart = [2 * sum(each) > len(each) for each in decided]
     result = TestResult("preference", about, sum(map(len, decided)), len(apart), MIN_GROUPS)
-    if len(apart) < MIN_GROUPS:
+    if not apart:
         return result
+    if len(apart) < MIN_GROUPS:
+        return dataclasses.replace(result, estimate=_without_bounds(sum(apart) / len(apart)))
     p = stats.binomtest(sum(apart), len(apart)).pvalue
     interval = clopper_pearson_interval(sum(apart), len(apart))
     return dataclasses.replace(result, estimate=interval, p=float(p))
@@ -298,7 +305,7 @@ def _rank_correlation(result: TestResult, sums: np.ndarray, values: np.ndarray) 
     permuted = stats.PermutationMethod(n_resamples=9999, rng=np.random.default_rng(0))
     test = stats.pearsonr(ours, ranks, method=permuted)
     estimate = float(test.statistic)
-    interval = Interval(estimate, float("nan"), float("nan"), float("nan"))
+    interval = _without_bounds(estimate)
     if len(sums) >= MIN_BOOTSTRAP_GAMES:
         interval = bootstrap_decks(sums, rho, num_resamples=2000).within(-1, 1)
     return dataclasses.replace(result, estimate=interval, p=float(test.pvalue))

@@ -30,7 +30,7 @@ class WeightResult(NamedTuple):
 Spread = tuple[float, Sequence[float]]
 """A mean and the two ends of its error bar."""
 _SCORES = "KL weight", "self-play", "perfect", "zero", "min", "with BC"
-_PREDICTIONS = "KL weight", "val accuracy", "val nats per timestep", "per decision"
+_PREDICTIONS = "KL weight", "val accuracy", "val nats per decision"
 
 
 def ablation_tables(
@@ -57,13 +57,14 @@ def ablation_tables(
     if clone is not None:
         title = "Table 13, validation columns: prediction of" if with_paper else "Prediction of"
         brackets = "paper in brackets; " if with_paper else ""
-        rows: list[Sequence[str]] = [_PREDICTIONS]
+        rows: list[Sequence[str]] = [(*_PREDICTIONS, *["per timestep"] * with_paper)]
         for weight, runs in weights.items():
             row = published.get(weight)
             predictions = [run.prediction for run in runs]
             rows.append(_prediction_row(f"{weight:g}", predictions, row and row.validation))
         of_clone = paper.ABLATION_CLONE[0] if with_paper else None
         rows.append(_prediction_row("clone", [clone], of_clone))
+        rows = [row[: len(rows[0])] for row in rows]
         parts += [
             "",
             f"{title} the clone's validation games [95% interval over games]",
@@ -94,14 +95,16 @@ def _score_row(
 def _prediction_row(
     name: str, predictions: Sequence[Prediction | None], published: paper.PredictionRow | None
 ) -> list[str]:
-    """Seeds are pooled per game, so that the interval is over games."""
+    """Seeds are pooled per game, so that the interval is over games. The last cell, nats per
+    timestep, is the paper's unit."""
     known = [prediction for prediction in predictions if prediction is not None]
     pooled = Prediction(*(np.sum(column, axis=0) for column in zip(*known, strict=True)))
-    accuracy, loss = f"{pooled.accuracy():.3f}", f"{pooled.cross_entropy_per_timestep():.3f}"
+    accuracy = f"{pooled.accuracy():.3f}"
+    per_timestep = f"{pooled.cross_entropy_per_timestep().mean:.3f}"
     if published:
         accuracy += f" ({published.accuracy:.3f})"
-        loss += f" ({published.loss_per_timestep:.3f})"
-    return [name, accuracy, loss, f"{pooled.cross_entropy().mean:.3f}"]
+        per_timestep += f" ({published.loss_per_timestep:.3f})"
+    return [name, accuracy, f"{pooled.cross_entropy():.3f}", per_timestep]
 
 
 def _by_weight(results: Sequence[WeightResult]) -> dict[float, list[WeightResult]]:
@@ -118,26 +121,26 @@ def _score_text(runs: Sequence[WeightResult], key: str) -> str:
 
 
 def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, path: Path) -> None:
-    """Draw mean score in self-play and with the clone against validation accuracy.
+    """Draw mean score in self-play and with the clone against cross-entropy on validation games.
 
     Each weight has a point with error bars, each seed a dot, the clone a star. Without validation
     games (`clone` is None) the x axis is KL(BC || policy).
     """
     seeds = max(map(len, _by_weight(results).values()))
-    x_label = "validation accuracy" if clone else "KL(BC || policy) [nats per decision]"
+    measure = "validation cross-entropy" if clone else "KL(BC || policy)"
     label = "one seed, 95% interval over games"
     if seeds > 1:
         label = f"mean of {seeds} seeds, ± standard error"
     with plots.saved_figure(path, (9.2, 4.4)) as figure:
-        figure.suptitle("Score and accuracy by KL weight (number at each point)", fontsize=11)
-        panels = {"selfplay": "greedy self-play", "crossplay_with_bc": "with the clone (BC)"}
+        figure.suptitle("Score and prediction by KL weight (number at each point)", fontsize=11)
+        panels = {"selfplay": "with itself", "crossplay_with_bc": "with the clone (BC)"}
         for axes, (key, title) in zip(figure.subplots(1, 2), panels.items(), strict=True):
             _draw_trade_off(axes, results, key, label)
-            of_clone = 0.0 if clone is None else clone.accuracy().mean
+            of_clone = 0.0 if clone is None else clone.cross_entropy().mean
             score = float(results[0].summary["bc_selfplay_mean"])
             axes.plot(of_clone, score, "k*", markersize=11, label="clone, self-play", zorder=4)
             axes.set_title(title, fontsize=10)
-            axes.set(xlabel=x_label, ylabel="points per game")
+            axes.set(xlabel=f"{measure} [nats per decision]", ylabel="points per game")
             plots.plain_axes(axes)
             axes.margins(0.1)
         handles = axes.get_legend_handles_labels()
@@ -147,10 +150,10 @@ def plot_trade_off(results: Sequence[WeightResult], clone: Prediction | None, pa
 def _draw_trade_off(axes: Axes, results: Sequence[WeightResult], key: str, label: str) -> None:
     """The score `key` of each weight, connected in the order of weights."""
     weights = _by_weight(results)
-    places = [(_likeness(runs), _score(runs, key)) for runs in weights.values()]
+    places = [(_distance(runs), _score(runs, key)) for runs in weights.values()]
     (x, x_bounds), (y, y_bounds) = (zip(*part, strict=True) for part in zip(*places, strict=True))
     if len(results) > len(weights):
-        seeds = [(_likeness([run])[0], _score([run], key)[0]) for run in results]
+        seeds = [(_distance([run])[0], _score([run], key)[0]) for run in results]
         axes.plot(
             *zip(*seeds, strict=True), ".", color=plots.COLORS[5], markersize=5, label="each seed"
         )
@@ -167,14 +170,14 @@ def _score(runs: Sequence[WeightResult], key: str) -> Spread:
     return _spread(means, runs[0].summary[f"{key}_ci95"])
 
 
-def _likeness(runs: Sequence[WeightResult]) -> Spread:
-    """Accuracy on validation games; KL to the clone without them."""
+def _distance(runs: Sequence[WeightResult]) -> Spread:
+    """Cross-entropy on validation games; KL to the clone without them. Nats per decision."""
     predictions = [run.prediction for run in runs if run.prediction is not None]
     if not predictions:
         kl = [float(run.summary["kl_to_bc"]) for run in runs]
         return _spread(kl, runs[0].summary["kl_to_bc_ci95"])
-    accuracy = [prediction.accuracy().mean for prediction in predictions]
-    return _spread(accuracy, predictions[0].accuracy().bounds)
+    nats = [prediction.cross_entropy().mean for prediction in predictions]
+    return _spread(nats, predictions[0].cross_entropy().bounds)
 
 
 def _spread(values: Sequence[float], of_one: Sequence[float]) -> Spread:

@@ -71,8 +71,9 @@ def partner_parts(result: GauntletResult) -> list[Part]:
     )
     parts: list[Part] = ["", result.agent, table(rows, columns)]
     for title, seen in (("seen in training", True), ("unseen", False)):
-        if found := result.family_summary(seen):
-            parts.append(f"families {title}: mean {found[0]:.2f}, worst {found[1]:.2f}")
+        mean, worst = result.mean_over_families(seen), result.worst_family(seen)
+        if mean and worst:
+            parts.append(f"families {title}: mean {mean}, worst {worst[1]} ({worst[0]})")
     if gain := result.gain():
         parts.append(f"from game 1 to game {length}: {gain:+.2f}")
     return parts
@@ -97,8 +98,10 @@ def gauntlet_dict(result: GauntletResult) -> dict[str, Any]:
 
     summary: dict[str, Any] = {}
     for name, seen in (("all", None), ("seen_in_training", True), ("unseen", False)):
-        if found := result.family_summary(seen):
-            summary[name] = {"mean": found[0], "worst": found[1]}
+        mean, worst = result.mean_over_families(seen), result.worst_family(seen)
+        if mean and worst:
+            summary[name] = interval_dict("mean", mean) | interval_dict("worst", worst[1])
+            summary[name] |= {"worst_family": worst[0]}
     gain = result.gain()
     return {
         "agent": result.agent,
@@ -141,7 +144,8 @@ def plot_gauntlet(
                     label=plots.in_legend(result.agent) if name == "self-play" else None,
                 )  # fmt: skip
         axes.set_xticks(places, ["self-play", *families], rotation=20, ha="right")
-        axes.set_ylim(0, max_score)
+        plots.begin_at_data(axes, *axes.dataLim.intervaly)
+        axes.set_ylim(top=min(axes.get_ylim()[1], 1.02 * max_score))
         axes.set_ylabel("mean score")
         axes.set_title(title, fontsize=10)
         plots.plain_axes(axes, "y")

@@ -138,7 +138,6 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
         out / "matrix.png",
         medians=medians(matrix),
         title=f"Cross-play, {where}, {count(games, 'deck' if is_hanabi else 'game')}",
-        max_score=matrix.rules.max_score,
         seat_labels=("seat 0", "seat 1") if matrix.has_fixed_seats else labels,
     )
 
@@ -208,7 +207,15 @@ def _interval(value: Interval | None) -> str:
 _CELL_INCHES = 0.62
 _MIN_INCHES = 3.2  # size of a small matrix, with room for the title
 _ANGLED_FROM = 7  # characters in the longest label from which column labels are rotated
-_DARK_BELOW = 0.6  # fraction of the colour scale below which text is white
+_WHITE_BELOW = 0.179
+"""Relative luminance of a cell (WCAG 2) below which white text has more contrast than black."""
+
+
+def _text_color(cell: np.ndarray) -> str:
+    """Black or white, whichever has more contrast with a cell's RGB."""
+    rgb = cell[:3]
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return "white" if linear @ (0.2126, 0.7152, 0.0722) < _WHITE_BELOW else "black"
 
 
 def plot_matrix(
@@ -218,18 +225,15 @@ def plot_matrix(
     *,
     medians: np.ndarray,
     title: str,
-    max_score: float | None,
     seat_labels: tuple[str, str],
 ) -> None:
-    """Draw `means` float[A, A] in colours from 0 to `max_score`, or to the highest mean if that is
-    None; `seat_labels`: of rows and of columns.
+    """Draw `means` float[A, A] in colours from the lowest to the highest mean, at least one point
+    apart; `seat_labels`: of rows and of columns.
 
     The text in a cell is the mean and, below it, the entry of `medians` float[A, A].
     """
     count, longest = len(labels), max(map(len, labels))
-    low, high = 0.0, max_score
-    if high is None:
-        low, high = min(0.0, means.min()), max(means.max(), means.min() + 1)
+    low, high = means.min(), max(means.max(), means.min() + 1)
     side = max(_CELL_INCHES * count, _MIN_INCHES)
     room = 0.085 * longest + 0.6  # inches for the labels
     height = side + min(room, 0.06 * longest + 0.9) + 0.6
@@ -238,9 +242,9 @@ def plot_matrix(
         image = axes.imshow(means, cmap="viridis", vmin=low, vmax=high)
         size = 10 if count <= 8 else 8.5
         for (row, column), mean in np.ndenumerate(means):
-            style: dict[str, Any] = dict(ha="center", color="black")
-            if mean - low < _DARK_BELOW * (high - low):
-                style["color"] = "white"
+            style: dict[str, Any] = dict(
+                ha="center", color=_text_color(np.array(image.to_rgba(mean)))
+            )
             median = f"({medians[row, column]:g})"
             axes.text(column, row, f"{mean:.1f}", va="bottom", fontsize=size, **style)
             axes.text(column, row, median, va="top", fontsize=size - 2, **style)

@@ -26,13 +26,15 @@ MARKERS = "os^vDPX*<>"
 """Markers for more lines than colours."""
 DASHES = ("-", "--", "-.", ":")
 """Dashes, which also distinguish lines in black and white."""
+NOISY_POINTS = 200
+"""Points from which a line is smoothed."""
 
 _COLORS = COLORS[:4]
 _REFERENCE: dict[str, Any] = dict(color="#555555", linestyle=(0, (4, 3)), linewidth=1.2)
 _MARKERS_BELOW = 30  # points in a series: shorter ones get markers
-_NOISY_POINTS = 200  # points in a series: longer ones are smoothed
 _PUBLISHED_COLOR = "#a0a0a0"
 _PANEL_INCHES = (4.6, 3.4)
+_MAX_TICK_CHARACTERS = 45  # of a panel's labels without rotation
 
 
 @contextmanager
@@ -61,6 +63,16 @@ def plain_axes(axes: Axes, grid: Literal["x", "y", "both"] = "both") -> None:
     axes.grid(color="#dddddd", linewidth=0.6, axis=grid)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+_NEAR_ZERO = 0.3  # fraction of the highest value
+
+
+def begin_at_data(axes: Axes, low: float, high: float) -> None:
+    """Begin the y axis at 0 if non-negative data from `low` to `high` come near 0, otherwise at the
+    data."""
+    if 0 <= low <= _NEAR_ZERO * high:
+        axes.set_ylim(bottom=0)
 
 
 def legend_right(axes: Axes, **settings: Any) -> None:
@@ -149,18 +161,24 @@ def draw_intervals(
     axes.errorbar(*xy, **style)
 
 
-def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
-    """Draw `prediction_figures`: accuracy and cross-entropy by turn and by kind of move, with 95%
-    intervals."""
+BY_TURN = {"by_turn": "turn", "by_move": "recorded move"}
+BY_STEP = {"by_step": "step", "by_action": "recorded action"}
+"""Parts of figures of prediction -> axis label, in Hanabi and in other games."""
+
+
+def plot_prediction(
+    figures: Mapping[str, Any], path: Path, title: str, parts: Mapping[str, str] = BY_TURN
+) -> None:
+    """Draw `prediction_figures` or `prediction_slices`: accuracy and cross-entropy of each part,
+    with 95% intervals."""
     with saved_figure(path, (_PANEL_INCHES[0] * 2, _PANEL_INCHES[1] * 2)) as figure:
         figure.suptitle(title, fontsize=10, wrap=True)
-        parts = (("by_turn", "turn"), ("by_move", "recorded move"))
         measures = (
             ("accuracy", "fraction of decisions"),
             ("cross_entropy", "nats per decision"),
         )
         for row, (measure, unit) in enumerate(measures):
-            for column, (part, name) in enumerate(parts):
+            for column, (part, name) in enumerate(parts.items()):
                 axes = figure.add_subplot(2, 2, 2 * row + column + 1)
                 groups = figures[part]
                 means = [group[measure] for group in groups.values()]
@@ -172,7 +190,9 @@ def plot_prediction(figures: Mapping[str, Any], path: Path, title: str) -> None:
                 for place in places[np.isinf(means)]:  # Matplotlib omits infinite values
                     at = axes.get_xaxis_transform()
                     axes.text(place, 0.02, "inf", transform=at, ha="center", color=_COLORS[row])
-                axes.set_xticks(places, list(groups))
+                angled: dict[str, Any] = dict(rotation=30, ha="right", rotation_mode="anchor")
+                is_crowded = sum(map(len, groups)) > _MAX_TICK_CHARACTERS
+                axes.set_xticks(places, list(groups), **(angled if is_crowded else {}))
                 axes.set_xlim(-0.5, len(places) - 0.5)
                 axes.set_xlabel(name)
                 axes.set_ylabel(unit)
@@ -207,26 +227,41 @@ def draw_panels(
             f"{len(metrics)} lines"
         )
 
+    with panel_grid(path, len(drawn)) as all_axes:
+        for axes, (panel, lines) in zip(all_axes, drawn, strict=True):
+            _draw(axes, panel, lines)
+            label_progress(axes, x_label)
+
+
+@contextmanager
+def panel_grid(path: Path, count: int) -> Iterator[list[Axes]]:
+    """Axes of `count` panels, three per row (four panels: two per row), saved to `path`."""
+    columns = 2 if count == 4 else min(3, count)
+    rows = -(-count // columns)
+    with saved_figure(path, (_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows)) as figure:
+        yield [figure.add_subplot(rows, columns, place) for place in range(1, count + 1)]
+
+
+def label_progress(axes: Axes, label: str) -> None:
+    """Label the x axis of a learning curve: 10M, not 1e7."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    columns = 2 if len(drawn) == 4 else min(3, len(drawn))
-    rows = -(-len(drawn) // columns)
-    with saved_figure(path, (_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows)) as figure:
-        for position, (panel, lines) in enumerate(drawn, start=1):
-            axes = figure.add_subplot(rows, columns, position)
-            _draw(axes, panel, lines)
-            axes.set_xlabel(x_label)
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-            axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 10M, not 1e7
+    axes.set_xlabel(label)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def logged_values(metrics: Metrics, x_key: str, key: str) -> list[tuple[float, float]]:
+    """(x, y) of a metric; lines in which either is missing, null or NaN are skipped."""
+    points = [(line.get(x_key), line.get(key)) for line in metrics]
+    return [(x, y) for x, y in points if x is not None and y is not None and y == y]
 
 
 def _lines(metrics: Metrics, panel: Panel, x_key: str) -> dict[str, XY]:
     """Label -> (x, y) of the panel's logged metrics."""
     lines: dict[str, XY] = {}
     for key, label in panel.series.items():
-        points = [(line[x_key], line.get(key)) for line in metrics if line.get(x_key) is not None]
-        points = [(x, y) for x, y in points if y is not None and y == y]
-        if points:
+        if points := logged_values(metrics, x_key, key):
             xs, ys = zip(*points, strict=True)
             lines[label] = (list(xs), list(ys))
     return lines
@@ -236,10 +271,10 @@ def _draw(axes: Axes, panel: Panel, lines: Mapping[str, XY]) -> None:
     for index, (label, (x, y)) in enumerate(lines.items()):
         color, dash = _COLORS[index % len(_COLORS)], DASHES[index % len(DASHES)]
         marker = "o" if len(x) <= _MARKERS_BELOW else None
-        if len(y) >= _NOISY_POINTS:
+        if len(y) >= NOISY_POINTS:
             axes.plot(x, y, color=color, alpha=0.25, linewidth=0.8)
             label = f"{label} (mean of {len(y) // 50})"
-            x, y = _smoothed(x, y)
+            x, y = smoothed(x, y)
         axes.plot(
             x, y, color=color, linestyle=dash, marker=marker, markersize=3.5, linewidth=1.6,
             label=label,
@@ -251,9 +286,8 @@ def _draw(axes: Axes, panel: Panel, lines: Mapping[str, XY]) -> None:
     axes.set_ylabel(panel.unit)
     plain_axes(axes)
     axes.margins(x=0.02)
-    axes.set_ylim(
-        bottom=min(0.0, axes.get_ylim()[0]) if min(min(y) for _, y in lines.values()) >= 0 else None
-    )
+    values = [value for _, y in lines.values() for value in y]
+    begin_at_data(axes, min(values), max(values))
     if len(lines) > 1 or panel.reference is not None:
         axes.legend(fontsize=8, framealpha=0.9, edgecolor="none")  # readable over a line
 
@@ -278,7 +312,7 @@ def plot_curves(
         shades = colormaps["viridis"]
         for number, curve in enumerate(curves):
             color = shades(0.92 * number / max(len(curves) - 1, 1))
-            x, y = _smoothed(curve.x, curve.y)
+            x, y = smoothed(curve.x, curve.y)
             axes.plot(x, y, color=color, linewidth=1.6, label=in_legend(curve.label))
         axes.set(title=title, xlabel=x_label, ylabel=unit)
         axes.set_ylim(bottom=0)
@@ -287,7 +321,7 @@ def plot_curves(
         legend_right(axes, title=legend)
 
 
-def _smoothed(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
+def smoothed(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
     """Running means of a noisy line over windows of a fiftieth of its length."""
     width = max(1, len(y) // 50)
     return list(x[width - 1 :]), list(np.convolve(y, np.ones(width) / width, mode="valid"))

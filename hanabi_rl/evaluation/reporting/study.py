@@ -50,7 +50,9 @@ def report_parts(report: StudyReport, played: Sequence[PlayFigures] = ()) -> lis
     if played:
         parts += _played_parts(played)
     tests = sum(finding.p is not None for finding in report.findings)
-    notes = "95% intervals over people."
+    notes = f"95% intervals over people. In brackets: fewer than {MIN_GROUPS} people, no interval."
+    if all(of.score.interval is not None for of in report.agents):
+        notes = "95% intervals over people."
     if any(of.groups < of.people for of in report.agents):
         notes += " People linked by games together count as one group."
     notes += f" Corrected: p by Holm's method over the {count(tests, 'test')} of this report."
@@ -71,12 +73,13 @@ def _agents_table(agents: Sequence[AgentFigures]) -> Table:
 def _figure(figure: Figure, spec: str) -> str:
     if figure.interval is not None:
         return format(figure.interval, spec)
-    return too_few(figure) if figure.people else "-"
+    return "-" if figure.mean is None else f"{figure.mean:{spec}} {_too_few(figure)}"
 
 
-def too_few(figure: Figure) -> str:
-    """Reason for a missing value."""
-    return f"too few people: {people_text(figure.people, figure.groups)}"
+def _too_few(figure: Figure) -> str:
+    """Number of people, too few for an interval: `(5 people)`, `(11 people in 5 groups)`."""
+    groups = "" if figure.groups == figure.people else f" in {count(figure.groups, 'group')}"
+    return f"({count(figure.people, 'person', 'people')}{groups})"
 
 
 def people_text(people: int, groups: int) -> str:
@@ -101,13 +104,14 @@ def _comparisons_table(findings: Sequence[TestResult]) -> Table:
 def _cells(finding: TestResult, spec: str, unit: str) -> list[str]:
     """Number, estimate, p, corrected p and verdict."""
     estimate, count = finding.estimate, people_text(finding.n, finding.groups)
+    shown = "" if estimate is None else _interval(estimate, spec)
     if finding.groups < finding.min_groups:
         unit = unit if finding.groups == finding.n else "groups"
-        return [count, "", "", "", f"too few {unit}: at least {finding.min_groups}"]
-    if finding.p is None or estimate is None or finding.p_adjusted is None:
-        return [count, "", "", "", "no variation: no test"]
+        return [count, shown, "", "", f"too few {unit}: at least {finding.min_groups}"]
+    if finding.p is None or finding.p_adjusted is None:
+        return [count, shown, "", "", "no variation: no test"]
     verdict = "significant" if finding.significant else "not significant"
-    return [count, _interval(estimate, spec), _p(finding.p), _p(finding.p_adjusted), verdict]
+    return [count, shown, _p(finding.p), _p(finding.p_adjusted), verdict]
 
 
 def _interval(interval: Interval, spec: str) -> str:
@@ -180,7 +184,7 @@ _MARKED = (
 
 
 def report_dict(report: StudyReport, played: Sequence[PlayFigures] = ()) -> dict[str, Any]:
-    """JSON-ready; every `*_ci95` is `[low, high]`, None for too few people. `groups`: number of
+    """JSON-ready; every `*_ci95` is `[low, high]`, missing for too few people. `groups`: number of
     people, with those linked by games together counted once."""
     by_agent = {of.agent: of for of in played}
     return {
@@ -207,7 +211,7 @@ def _agent_figures(of: AgentFigures, played: PlayFigures | None) -> dict[str, An
 
 def _figure_fields(name: str, figure: Figure) -> dict[str, Any]:
     sizes = {f"{name}_people": figure.people, f"{name}_groups": figure.groups}
-    return interval_dict(name, figure.interval) | sizes
+    return interval_dict(name, figure.interval) | {name: figure.mean} | sizes
 
 
 def _finding_figures(finding: TestResult) -> dict[str, Any]:
@@ -245,27 +249,33 @@ def plot_report(report: StudyReport, path: Path, title: str, max_score: int) -> 
     height = max(3.2, 1.6 + 0.45 * len(report.agents))
     with plots.saved_figure(path, (11.5, height)) as figure:
         scores, ratings, curves = figure.subplots(1, 3, width_ratios=[1, 1, 1.3])
-        _draw_agents(scores, report, "score", "points per game", (0, max_score))
-        _draw_agents(ratings, report, "rating", "rating (1-7)", (1, 7))
+        _draw_agents(scores, report, "score", "points per game")
+        scores.margins(x=0.15)
+        low, high = scores.get_xlim()
+        scores.set_xlim(max(low, -0.02 * max_score), min(high, 1.02 * max_score))
+        _draw_agents(ratings, report, "rating", "rating (1-7)")
+        ratings.set_xlim(0.9, 7.1)
         ratings.set_yticklabels([])
         _draw_curves(curves, report.curves)
         figure.suptitle(title, fontsize=11)
 
 
-def _draw_agents(
-    axes: Axes, report: StudyReport, name: str, label: str, ends: tuple[float, float]
-) -> None:
+def _draw_agents(axes: Axes, report: StudyReport, name: str, label: str) -> None:
+    """Means with intervals; hollow points without one."""
     for row, of in enumerate(report.agents):
         figure = getattr(of, name)
-        if figure.interval is None:
-            axes.text(sum(ends) / 2, row, too_few(figure), ha="center")
+        if figure.mean is None:
             continue
-        mean, bounds = figure.interval.mean, figure.interval.bounds
         color = plots.COLORS[row % len(plots.COLORS)]
-        plots.draw_intervals(axes, [row], [mean], [bounds], horizontal=True, color=color)
+        if figure.interval is None:
+            axes.plot(figure.mean, row, "o", color=color, markerfacecolor="white")
+            note: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+            axes.annotate(_too_few(figure)[1:-1], (figure.mean, row), (0, 8), **note)
+            continue
+        bounds = figure.interval.bounds
+        plots.draw_intervals(axes, [row], [figure.mean], [bounds], horizontal=True, color=color)
     axes.set_yticks(range(len(report.agents)), [of.agent for of in report.agents])
     axes.set_ylim(len(report.agents) - 0.5, -0.5)
-    axes.set_xlim(*ends)
     axes.set_xlabel(f"{label}, 95% interval")
     plots.plain_axes(axes, "x")
 

@@ -55,7 +55,8 @@ def prediction_dict(found: PredictionComparison) -> dict[str, Any]:
         "bc_val_loss": found.clone.cross_entropy(),
         "bc_val_loss_per_timestep": found.clone.cross_entropy_per_timestep(),
         "val_accuracy_difference": found.accuracy_difference(),
-        "val_loss_per_timestep_difference": found.loss_difference(),
+        "val_loss_difference": found.loss_difference(),
+        "val_loss_per_timestep_difference": found.loss_difference_per_timestep(),
     }
     for name, ratio in ratios.items():
         figures |= interval_dict(name, ratio.interval)
@@ -68,8 +69,8 @@ def prediction_table(found: PredictionComparison, title: str) -> str:
         (name, of.accuracy(), of.cross_entropy_per_timestep(), of.cross_entropy().mean, ".3f")
         for name, of in (("BC", found.clone), (title, found.policy))
     ]
-    accuracy, per_timestep = found.accuracy_difference(), found.loss_difference()
-    per_decision = rows[1][3] - rows[0][3]
+    accuracy, per_timestep = found.accuracy_difference(), found.loss_difference_per_timestep()
+    per_decision = found.loss_difference().mean
     rows.append(("difference to BC", accuracy, per_timestep, per_decision, "+.3f"))
     columns = (
         Column(count(found.games, "validation game"), 0, width=24),

@@ -67,6 +67,15 @@ def test_families_have_equal_weight(result: GauntletResult) -> None:
     assert result.family_summary(seen_in_training=True)[0] == pytest.approx(
         (a.mean() + c.mean()) / 2
     )
+    # intervals over the six series, families with equal weight
+    both = (by_series + c.mean(axis=(0, 2))) / 2
+    overall = result.mean_over_families()
+    assert overall.mean == pytest.approx(both.mean())
+    reach = 2.570582 * both.std(ddof=1) / np.sqrt(6)  # Student's t, five degrees of freedom
+    assert overall.bounds == pytest.approx([both.mean() - reach, both.mean() + reach])
+    unseen = result.mean_over_families(seen_in_training=False)
+    assert unseen.mean == pytest.approx(b.mean())
+    assert result.worst_family() == min(result.families().items(), key=lambda of: of[1].mean)
     assert result.zero_rate() == pytest.approx(np.mean([(x == 0).mean() for x in (a, b, c)]))
 
 
@@ -89,7 +98,11 @@ def test_text_and_figures_say_the_same(result: GauntletResult) -> None:
     for line, found in zip(lines[3:6], figures["partners"], strict=True):
         assert f"{found['mean']:.2f}  [" in line
         assert line.split()[-3:] == [f"{mean:.2f}" for mean in found["by_game"]]
-    assert f"worst {figures['family_summary']['seen_in_training']['worst']:.2f}" in lines[6]
+    seen = figures["family_summary"]["seen_in_training"]
+    for name in ("mean", "worst"):
+        low, high = seen[f"{name}_ci95"]
+        assert f"{name} {seen[name]:.2f} [{low:.2f}, {high:.2f}]" in lines[6]
+    assert lines[6].endswith(f"({seen['worst_family']})")
     head, row = text_of(gauntlet_parts, [result, result]).splitlines()[:2]
     cells = dict(zip(head.split(), row.split(), strict=True))
     assert cells["y"] == f"{figures['families']['y']['mean']:.2f}*"

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import flax.struct
 import numpy as np
 import pytest
+from matplotlib import colors
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from support.games import LENIENT, LENIENT_3P
 from support.policies import ClockPolicy, network_policy, recurrent_policy
 from support.tables import text_of
@@ -319,11 +321,39 @@ def test_plot_shows_median_and_mean(tmp_path, monkeypatch):
     )
     means, medians = np.array([[1.25, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.5], [0.0, 4.0]])
     plot_matrix(
-        means, ["a", "b"], tmp_path / "m.png", medians=medians, title="t", max_score=5,
+        means, ["a", "b"], tmp_path / "m.png", medians=medians, title="t",
         seat_labels=("r", "c"),
     )  # fmt: skip
     assert [args for args in texts if args[:2] == (1, 0)] == [(1, 0, "2.0"), (1, 0, "(2.5)")]
     assert (0, 1, "(0)") in texts and (tmp_path / "m.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("means", "ends"),
+    [([[20.0, 24.0], [21.5, 22.0]], (20, 24)), ([[3.0, 3.2], [3.1, 3.0]], (3, 4))],
+)
+def test_colors_span_the_means_and_text_is_readable(tmp_path, monkeypatch, means, ends):
+    """Contrast as WCAG 2 defines it, at least 4.5 in every cell."""
+    saved = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: saved.append(figure))
+    plot_matrix(
+        np.array(means), ["a", "b"], tmp_path / "m.png", medians=np.array(means), title="t",
+        seat_labels=("r", "c"),
+    )  # fmt: skip
+    axes = saved[0].axes[0]
+    assert axes.images[0].get_clim() == pytest.approx(ends)
+    for text in axes.texts:
+        column, row = text.get_position()
+        cell = luminance(axes.images[0].to_rgba(means[row][column]))
+        own = luminance(colors.to_rgba(text.get_color()))
+        assert (max(cell, own) + 0.05) / (min(cell, own) + 0.05) > 4.5
+
+
+def luminance(rgba):
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgba[:3]
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def test_labels_are_short_and_unique():

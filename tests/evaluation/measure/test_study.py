@@ -67,16 +67,29 @@ def test_more_games_do_not_narrow_intervals():
     )
 
 
-def test_too_few_people_give_no_figure():
+def test_too_few_people_give_means_without_intervals():
     report = report_of(people(MIN_GROUPS - 1), ["a", "b"])
-    assert all(of.score == (MIN_GROUPS - 1, MIN_GROUPS - 1, None) for of in report.agents)
+    for of in report.agents:
+        games = [
+            score
+            for block in people(MIN_GROUPS - 1)
+            for score in block.scores
+            if block.agent == of.agent
+        ]
+        assert of.score == (MIN_GROUPS - 1, MIN_GROUPS - 1, pytest.approx(np.mean(games)), None)
+    gaps = np.subtract(*([r[: MIN_GROUPS - 1] for r in (RATINGS["a"], RATINGS["b"])]))
+    rating, before = report.comparisons[1:3]
+    assert rating.estimate.mean == pytest.approx(gaps.mean()) and np.isnan(rating.estimate.low)
+    assert before.estimate.mean == pytest.approx((gaps > 0).sum() / (gaps != 0).sum())
     assert all(each.p is None and not each.significant for each in report.findings)
     text = text_of(report_parts, report)
-    assert f"too few people: {MIN_GROUPS - 1}" in text
+    assert f"In brackets: fewer than {MIN_GROUPS} people, no interval." in text
     assert text.count(f"too few people: at least {MIN_GROUPS}") == 4
     assert "too few people: at least 12" in text
     figures = report_dict(report)
-    assert figures["agents"][0]["score"] is None and figures["agents"][0]["score_people"] == 5
+    first = figures["agents"][0]
+    assert first["score"] == report.agents[0].score.mean and first["score_ci95"] is None
+    assert first["score_people"] == 5 and f"{first['score']:.2f} (5 people)" in text
     enough = report_of(people(MIN_GROUPS), ["a", "b"])
     assert all(of.score.interval is not None for of in enough.agents)
     assert report_of([], ["a"]).curves is None

@@ -213,7 +213,7 @@ def test_rho_interval_uses_groups():
     assert twice.p == once.p and twice.estimate == pytest.approx(once.estimate)
 
 
-def test_too_few_groups_give_no_figure():
+def test_too_few_groups_give_no_interval():
     few = [each for each in people() if each.person < 11]
     report = report_of(few, AGENTS)
     person, bot = report.agents
@@ -221,11 +221,12 @@ def test_too_few_groups_give_no_figure():
     assert (bot.groups, bot.score.groups) == (11, 11) and bot.score.interval is not None
     assert all(each.p is None for each in report.findings)
     text = text_of(report_parts, report)
-    assert "too few people: 11 in 5 groups" in text
+    assert "(11 people in 5 groups)" in text
     assert f"too few groups: at least {MIN_GROUPS}" in text
     figures = report_dict(report)["agents"][0]
     assert (figures["people"], figures["groups"], figures["games"]) == (11, 5, 8)
-    assert (figures["score"], figures["score_people"], figures["score_groups"]) == (None, 11, 5)
+    assert (figures["score_people"], figures["score_groups"]) == (11, 5)
+    assert figures["score"] == person.score.mean and figures["score_ci95"] is None
     unit = "People linked by games together count as one group."
     assert unit in text and unit in text_of(report_parts, report_of(people(), AGENTS))
 
@@ -251,8 +252,12 @@ def test_groups_of_one_match_people():
     for of in report.agents:
         games = 1 + np.arange(35) % 2
         points = scores[of.agent].cumsum(axis=1)[np.arange(35), games - 1]
-        assert of.score == (35, 35, bootstrap_ratio(points, games))
-        assert of.rating == (35, 35, bootstrap_ratio(ratings[of.agent], np.ones(35)))
+        score, rating = (
+            bootstrap_ratio(points, games),
+            bootstrap_ratio(ratings[of.agent], np.ones(35)),
+        )
+        assert of.score == (35, 35, score.mean, score)
+        assert of.rating == (35, 35, rating.mean, rating)
     rating, preference = report.comparisons[1:]
     assert rating.estimate == mean_interval(ratings["person"] - ratings["bot"])
     first = int((ratings["person"] > ratings["bot"]).sum())

@@ -11,6 +11,7 @@ from hanabi_rl.evaluation.measure.ratio import ratios_dict
 from hanabi_rl.evaluation.measure.record_prediction import (
     constant_logits,
     prediction_ratios,
+    prediction_slices,
     prediction_sums,
 )
 from hanabi_rl.games.overcooked import Overcooked
@@ -41,6 +42,27 @@ RECORDS = records_of(ACTIONS, LENGTHS)
 
 def ratios_of(logits, records=RECORDS):
     return prediction_ratios(np.swapaxes(logits, 0, 1), records)
+
+
+def test_slices_by_hand():
+    """Two steps per bin; stay has probability 0.5, every other action 0.1."""
+    logits = np.log(np.full((2, 3, 2, 6), 0.1))
+    logits[..., 4] = np.log(0.5)
+    found = prediction_slices(logits, RECORDS, "abcdef", steps=2)
+    steps, actions = found["by_step"], found["by_action"]
+    assert {name: of["decisions"] for name, of in steps.items()} == {"1-2": 6, "3-4": 2}
+    assert steps["1-2"]["accuracy"] == 2 / 6 and steps["3-4"]["accuracy"] == 1
+    expected = -(4 * np.log(0.1) + 2 * np.log(0.5)) / 6
+    assert steps["1-2"]["cross_entropy"] == pytest.approx(expected)
+    # action 3 follows the end, 2 is not chosen
+    assert {name: of["decisions"] for name, of in actions.items()} == {
+        "a": 1,
+        "b": 2,
+        "e": 4,
+        "f": 1,
+    }
+    assert actions["e"]["accuracy"] == 1 and actions["b"]["accuracy"] == 0
+    assert actions["b"]["cross_entropy"] == pytest.approx(-np.log(0.1))
 
 
 def test_sums_by_hand():

@@ -20,20 +20,20 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return saved
 
 
-def prediction(correct: float) -> Prediction:
+def prediction(nats: float) -> Prediction:
+    """`nats` per decision, with two decisions and four seat-timesteps per game."""
     games = np.ones(50)
-    return Prediction(
-        correct * games, 2 * games, games.astype(int), 4 * games.astype(int), games, games
-    )
+    twice = 2 * games.astype(int)
+    return Prediction(games, 2 * nats * games, twice, 2 * twice, games, games)
 
 
-def result(weight: float, score: float, with_bc: float, correct: float, kl: float) -> WeightResult:
+def result(weight: float, score: float, with_bc: float, nats: float, kl: float) -> WeightResult:
     figures: dict[str, Any] = {"kl_to_bc": kl, "kl_to_bc_ci95": [kl - 0.1, kl + 0.1]}
     means = {"selfplay": score, "crossplay_with_bc": with_bc, "bc_selfplay": 10.0}
     for name, mean in means.items():
         figures |= {f"{name}_mean": mean, f"{name}_ci95": [mean - 0.5, mean + 0.5]}
     lines = [{"env_steps": 0, "kl_to_bc": kl}, {"env_steps": 9, "kl_to_bc": kl}]
-    return WeightResult(weight, figures, prediction(correct), lines)
+    return WeightResult(weight, figures, prediction(nats), lines)
 
 
 RESULTS = [
@@ -52,7 +52,7 @@ def points(axes: Axes, label: str) -> np.ndarray:
 
 
 def test_trade_off_plots_seeds_and_standard_error(tmp_path: Path, figures: list[Figure]) -> None:
-    plot_trade_off(RESULTS, prediction(0.8), tmp_path / "trade-off.png")
+    plot_trade_off(RESULTS, prediction(0.8), tmp_path / "tradeoff.png")
     selfplay, with_bc = figures[0].axes
     mean = "mean of 2 seeds, ± standard error"
     np.testing.assert_allclose(points(selfplay, mean), [[0.2, 24.5], [0.6, 21.0]])
@@ -61,7 +61,7 @@ def test_trade_off_plots_seeds_and_standard_error(tmp_path: Path, figures: list[
     np.testing.assert_allclose(points(selfplay, "each seed"), each)
     np.testing.assert_allclose(points(selfplay, "clone, self-play"), [[0.8, 10.0]])
     assert [text.get_text() for text in selfplay.texts] == ["0.1", "0.4"]
-    assert selfplay.get_xlabel() == "validation accuracy"
+    assert selfplay.get_xlabel() == "validation cross-entropy [nats per decision]"
     bars = selfplay.containers[0].lines[2]  # type: ignore[attr-defined]
     across, up = (np.stack(bar.get_segments()).astype(float) for bar in bars)
     # the standard error of two values is half of their difference
@@ -71,7 +71,7 @@ def test_trade_off_plots_seeds_and_standard_error(tmp_path: Path, figures: list[
 
 def test_trade_off_of_one_seed_without_games_uses_kl(tmp_path: Path, figures: list[Figure]) -> None:
     one = [found._replace(prediction=None) for found in RESULTS[::2]]
-    plot_trade_off(one, None, tmp_path / "trade-off.png")
+    plot_trade_off(one, None, tmp_path / "tradeoff.png")
     selfplay, _ = figures[0].axes
     label = "one seed, 95% interval over games"
     np.testing.assert_allclose(points(selfplay, label), [[2.0, 24.0], [0.2, 20.0]])

@@ -99,6 +99,15 @@ def test_ppo_curves_have_clone_line_and_smoothing(tmp_path, figures):
     assert entropy.get_xlabel() == "environment steps"
 
 
+@pytest.mark.parametrize(("scores", "from_zero"), [((1.0, 9.0), True), ((19.0, 22.0), False)])
+def test_score_axis_begins_where_data_are(tmp_path, figures, scores, from_zero):
+    lines = [{"env_steps": n, "selfplay_mean": score} for n, score in enumerate(scores)]
+    plot_ppo(lines, tmp_path / "p.png", bc_selfplay=19.5 if not from_zero else None)
+    low, high = figures[0].axes[0].get_ylim()
+    assert (low == 0) == from_zero and high > scores[1]
+    assert from_zero or 18 < low < 19
+
+
 def test_missing_metrics_error_names_metrics(tmp_path):
     with pytest.raises(
         ValueError,
@@ -118,8 +127,7 @@ def test_labels_are_drawn_literally(tmp_path, figures, settings):
     means = np.zeros((4, 4))
     with rc_context(settings):
         plot_matrix(
-            means, NAMES, tmp_path / "m.png", medians=means, title=NAMES[0], max_score=25,
-            seat_labels=("r", "x"),
+            means, NAMES, tmp_path / "m.png", medians=means, title=NAMES[0], seat_labels=("r", "x"),
         )  # fmt: skip
         lines = [Line(name, (1.0, float(place))) for place, name in enumerate(NAMES)]
         plot_parallel({"a": 1, "b": 1}, lines, tmp_path / "p.png", NAMES[0])

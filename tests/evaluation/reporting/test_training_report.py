@@ -124,6 +124,8 @@ def test_validation_table_has_form_of_table_3() -> None:
     reach = 12.7062047 * 0.2
     assert -0.1 - reach < -1 and figures["val_accuracy_difference_ci95"] == [-1, 1]
     assert figures["val_loss_per_timestep_difference_ci95"][0] < -1
+    # 2 and 10 nats more, in 10 decisions each
+    assert figures["val_loss_difference"] == pytest.approx(0.6)
     assert json.loads(json.dumps(to_json(figures), allow_nan=False))
 
 
