@@ -44,7 +44,7 @@ def measure(games: int = 5000, seed: int = 0, write: str = "no", only: str = "")
     for name in [only] if only else of_hanabi:
         bot = BOTS[name]
         scores = {}
-        for players in (2, 3, 4, 5):
+        for players in bot.listed_players:
             cell = scores_of(name, players, games, seed)
             low, high = cell["points_ci95"]
             published = SELFPLAY.get(name, {}).get(players, "")

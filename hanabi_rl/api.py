@@ -259,6 +259,7 @@ def gauntlet(
     series: int = 5,
     players: int | None = None,
     human_proxies: Sequence[str] = (),
+    validation: bool = False,
 ) -> GauntletScores:
     """Play an agent with unseen partners, bots and agents of every bundled family.
 
@@ -266,6 +267,7 @@ def gauntlet(
         games: games per partner and seat, a multiple of `series`.
         series: games in a row with the same partner.
         human_proxies: names of clones or other human proxies, one more family.
+        validation: partners for the selection of agents instead of those for reports.
 
     Other arguments are those of `evaluate`.
     """
@@ -273,7 +275,7 @@ def gauntlet(
         raise ValueError(f"games: expected a multiple of series={series}, got {games}")
     ((name, policy),) = _load([agent], players)
     check_hanabi(policy, name)
-    partners = of_gauntlet.gauntlet_partners(policy, human_proxies)
+    partners = of_gauntlet.gauntlet_partners(policy, human_proxies, validation)
     seen = training_partners(str(agent)) if isinstance(agent, str | Path) else ()
     return GauntletScores(
         of_gauntlet.run_gauntlet(name, policy, partners, seen, games // series, series, seed)

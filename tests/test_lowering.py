@@ -39,7 +39,7 @@ def update(key: jax.Array) -> Any:
     config = PPOConfig(
         game=RULES, num_envs=16, num_steps=4, total_steps=128, precision="bfloat16", epochs=1
     )
-    ppo = PPO(config, NETWORK, hdr_objective(0.25))
+    ppo = PPO(config, NETWORK, objective=hdr_objective(0.25))
     clone = policy(key)
     calls = TrainContext(reference=clone)
     learner, actors = ppo.init(key, calls, clone.params)

@@ -15,7 +15,7 @@ from hanabi_rl.algorithms.clone import CloneConfig, clone_rules, same_validation
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.ppo_runner import (
     PPOAlgorithm,
-    PPORunConfig,
+    RLRunConfig,
     TrainingSetup,
     selfplay_metrics,
 )
@@ -97,7 +97,7 @@ class BRBC(PPOAlgorithm):
         with the best score with them is saved."""
         everyone = [clone, *load_partners(config.partners, config.game)]
 
-        def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
+        def evaluate(policy: NetworkPolicy, config: RLRunConfig) -> dict[str, float]:
             means = score_with_partners(policy, everyone, config)
             figures = {_WITH_BC: means[0]}
             if len(means) > 1:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.base import Sweep
 from hanabi_rl.algorithms.clone import CloneConfig, clone_rules, same_validation, shared_clone
-from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, PPORunConfig, TrainingSetup
+from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, PPORunConfig, RLRunConfig, TrainingSetup
 from hanabi_rl.algorithms.training_partners import (
     PARTNER_SCORE_KEY,
     PartnerConfig,
@@ -69,7 +69,7 @@ def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
     return PPO(config=config, network=bc.network, objective=hdr_objective(config.kl_weight))
 
 
-def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: PPORunConfig) -> float:
+def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: RLRunConfig) -> float:
     return calibrate_temperature(clone, policy, seed=config.seed)
 
 
@@ -82,6 +82,7 @@ def add_partners(setup: TrainingSetup, config: HDRIPPOConfig) -> TrainingSetup:
         config.lineup,
     )
     own = learner_decision_fraction(config, config.partner_prob, config.lineup)
+    assert isinstance(setup.ppo, PPO), "made by `hdr_ippo`"
     return dataclasses.replace(
         setup,
         ppo=dataclasses.replace(setup.ppo, sample_episode=lineups, learner_fraction=own),

@@ -36,10 +36,10 @@ from hanabi_rl.evaluation.reporting.training_report import prediction_dict, pred
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.start_states import start_states_from_games
 from hanabi_rl.learning import parallel
-from hanabi_rl.learning.config import PPOConfig, check_divides
+from hanabi_rl.learning.config import PPOConfig, RolloutConfig, check_divides
 from hanabi_rl.learning.partner_population import PartnerPopulation, with_precision
-from hanabi_rl.learning.ppo import PPO, LearnerState
 from hanabi_rl.learning.rollout import RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState, RolloutLearner
 from hanabi_rl.runs.config import RunConfig, saved_config, with_game
 from hanabi_rl.runs.run_dir import (
     BEST_POLICY,
@@ -56,8 +56,8 @@ from hanabi_rl.storage.words import count
 
 
 @dataclasses.dataclass(frozen=True)
-class PPORunConfig(PPOConfig, RunConfig):
-    """Settings of every PPO run."""
+class RLRunConfig(RolloutConfig, RunConfig):
+    """Settings of every run of a learner that collects rollouts."""
 
     eval_every: PositiveInt = 100
     """Updates between greedy self-play evaluations."""
@@ -79,7 +79,12 @@ class PPORunConfig(PPOConfig, RunConfig):
     """Probability that a game starts in one of `start_states`."""
 
 
-def load_start_states(config: PPORunConfig) -> PyTree:
+@dataclasses.dataclass(frozen=True)
+class PPORunConfig(PPOConfig, RLRunConfig):
+    """Settings of every PPO run."""
+
+
+def load_start_states(config: RLRunConfig) -> PyTree:
     """Positions named by `start_states`, a `StartStates` of the game, or None.
 
     Raises:
@@ -99,7 +104,7 @@ def load_start_states(config: PPORunConfig) -> PyTree:
     )
 
 
-def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
+def selfplay_metrics(policy: NetworkPolicy, config: RLRunConfig) -> dict[str, float]:
     """Greedy self-play score on the selection decks."""
     summary = evaluate_selfplay(policy, config.eval_games, config.seed, purpose="selection").summary
     return training_metrics(summary)
@@ -109,7 +114,7 @@ def selfplay_metrics(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, f
 class TrainingSetup:
     """Training setup of an algorithm for one config, and its evaluation."""
 
-    ppo: PPO
+    ppo: RolloutLearner
     stage: str
     """Title of the training stage."""
     reference: NetworkPolicy | None = None
@@ -118,17 +123,17 @@ class TrainingSetup:
     """Initial parameters without a reference; None: random."""
     partners: Policy | PartnerPopulation | None = None
     """Policies of the seats that the learner does not hold."""
-    evaluate: Callable[[NetworkPolicy, PPORunConfig], dict[str, float]] = selfplay_metrics
+    evaluate: Callable[[NetworkPolicy, RLRunConfig], dict[str, float]] = selfplay_metrics
     """Evaluates a policy during training."""
     selection_metric: str = "selfplay_mean"
     """Metric of `evaluate` that selects the policy saved in `policy/`."""
     progress_metric: str | None = None
     """Metric on the progress bar in addition to the score."""
-    temperature: Callable[[NetworkPolicy, PPORunConfig], float] | None = None
+    temperature: Callable[[NetworkPolicy, RLRunConfig], float] | None = None
     """Temperature by which a policy's logits are divided before saving; None: unchanged."""
 
 
-def run_schedule(config: PPORunConfig, training: TrainingSetup) -> Schedule:
+def run_schedule(config: RLRunConfig, training: TrainingSetup) -> Schedule:
     """Periodic work of a run."""
     total = config.num_updates
     return Schedule(
@@ -148,11 +153,18 @@ class PPOAlgorithm(Algorithm):
     title: str
     """Name in printed text."""
     sweep_overrides: ClassVar = {"report_policy": "final"}
+    params_path: ClassVar[str | None] = "0/params/actor"
+    """Path of the actor's parameters in a checkpoint; None: checkpoints are not policies."""
 
     def training(self, config: Any, clone: Any) -> TrainingSetup:
         """Training setup. clone: a `NetworkPolicy` if the config is a `CloneConfig`, otherwise
         None."""
         raise NotImplementedError
+
+    def learner(self, run_dir: Path, *parts: Any) -> "PPOLearner":
+        """Learner of a run, from the fields of `PPOLearner`."""
+        del run_dir
+        return PPOLearner(*parts)
 
     def check_inputs(self, config: Any) -> None:
         """Raise ValueError for unusable inputs; called before the clone is trained."""
@@ -215,13 +227,12 @@ class PPOAlgorithm(Algorithm):
             (learner, actors),
             policy,
             run_schedule(config, training),
-            params_path="0/params/actor",
+            params_path=self.params_path,
             steps_per_update=steps,
         ) as trainer:
             announce_updates(config, run_dir, trainer.done)
-            updates = PPOLearner(
-                config, training, policy, ppo.compile_update(), parallel.replicate(context)
-            )
+            parts = config, training, policy, ppo.compile_update(), parallel.replicate(context)
+            updates = self.learner(run_dir, *parts)
             done, total = trainer.done * steps, config.num_updates * steps
             with Progress(self.title, total=total, unit="steps", initial=done) as progress:
                 trainer.run(updates, learner, actors, progress)
@@ -250,7 +261,7 @@ class PPOAlgorithm(Algorithm):
         return summary
 
 
-def check_device_split(config: PPOConfig, partners: Policy | PartnerPopulation | None) -> None:
+def check_device_split(config: RolloutConfig, partners: Policy | PartnerPopulation | None) -> None:
     """Raise ValueError if the environments do not divide among devices, or a device's among
     partners."""
     devices = parallel.num_devices()
@@ -262,7 +273,7 @@ def check_device_split(config: PPOConfig, partners: Policy | PartnerPopulation |
         check_divides("--num-envs: num_envs / devices", of_one, "partners", partners.size)
 
 
-def named_input_hashes(config: PPORunConfig, starts: PyTree = None) -> dict[str, str]:
+def named_input_hashes(config: RLRunConfig, starts: PyTree = None) -> dict[str, str]:
     """SHA-256 of the agents and files that a config refers to by name: partners, initial agent,
     previous level, start states."""
     agents = [("--partners", name) for name in expand_seed_ranges(getattr(config, "partners", ()))]
@@ -275,12 +286,12 @@ def named_input_hashes(config: PPORunConfig, starts: PyTree = None) -> dict[str,
     return found
 
 
-def record_inputs(config: PPORunConfig, run_dir: Path, starts: Any) -> None:
+def record_inputs(config: RLRunConfig, run_dir: Path, starts: Any) -> None:
     """Write `named_input_hashes` to the run's folder."""
     parallel.on_main_host(lambda: write_input_hashes(run_dir, named_input_hashes(config, starts)))
 
 
-def announce_updates(config: PPORunConfig, run_dir: Path, done: int) -> None:
+def announce_updates(config: RLRunConfig, run_dir: Path, done: int) -> None:
     """Print on stderr the size of a run, and whether all its updates are done."""
     print(
         f"{count(config.num_updates, 'update')} of {config.num_envs} x {config.num_steps} "
@@ -300,7 +311,9 @@ def plot_curve(run_dir: Path, rules: Any, begins_as_clone: bool) -> None:
     plot_ppo(lines, run_dir / "learning-curve.png", clone, rules.max_score)
 
 
-def restore_schedules(algorithm: str, ppo: PPO, config: PPORunConfig, run_dir: Path) -> PPO:
+def restore_schedules(
+    algorithm: str, ppo: RolloutLearner, config: RLRunConfig, run_dir: Path
+) -> RolloutLearner:
     """Restore the schedules of the original run (learning rate, shaping) when --total-steps
     changed.
 
@@ -325,7 +338,7 @@ def restore_schedules(algorithm: str, ppo: PPO, config: PPORunConfig, run_dir: P
 class PPOLearner:
     """PPO of a run, as `Trainer` runs it."""
 
-    config: PPORunConfig
+    config: RLRunConfig
     training: TrainingSetup
     template: NetworkPolicy
     """Policy of the trained network; its parameters are replaced."""
@@ -339,7 +352,7 @@ class PPOLearner:
 
     def update(self, state: LearnerState, actors: RunnerState) -> tuple[Any, Any, Any]:
         """See `Learner`; the first update starts the clock of `steps_per_s`."""
-        self.last_log = self.last_log or (time.monotonic(), int(state.update))
+        self.last_log = self.last_log or (time.monotonic(), int(state.update.max()))
         return self.compiled(state, actors, self.context)
 
     def terms(self, number: int, metrics: dict[str, Any]) -> dict[str, Any]:
@@ -387,7 +400,7 @@ class PPOLearner:
         return line | {"steps_per_s": (number - before) * per_update / (now - then)}
 
 
-def reported_policy(config: PPORunConfig, run_dir: Path) -> NetworkPolicy:
+def reported_policy(config: RLRunConfig, run_dir: Path) -> NetworkPolicy:
     """Policy of a finished run that `report_policy` selects."""
     policy = load_policy(
         run_dir / (BEST_POLICY if config.report_policy == "best" else LATEST_POLICY)
@@ -403,7 +416,7 @@ def steps_done(run_dir: Path) -> int:
     return policy.info.steps
 
 
-def training_summary(config: PPORunConfig, wall_s: float, env_steps: int) -> dict[str, Any]:
+def training_summary(config: RLRunConfig, wall_s: float, env_steps: int) -> dict[str, Any]:
     """Entries of `summary.json` from the training loop."""
     return {
         "num_players": config.game.num_players,

@@ -36,11 +36,17 @@ ALGORITHMS = _Algorithms(
     "hdr_ippo",
     "ippo",
     "mappo",
+    "iql",
+    "vdn",
+    "sad",
     "other_play",
     "br_bc",
     "best_response",
     "behaviour_preferring",
     "e3t",
+    "mep",
+    "trajedi",
+    "cole",
     "obl",
 )
 """All algorithms by name: the `ALGORITHM` of the module of that name in this package. A new

@@ -12,7 +12,7 @@ from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.noisy import EpsilonNoise
 from hanabi_rl.agents.policy import NetworkPolicy, Policy
 from hanabi_rl.agents.tempered import Tempered
-from hanabi_rl.algorithms.ppo_runner import PPORunConfig, selfplay_metrics
+from hanabi_rl.algorithms.ppo_runner import RLRunConfig, selfplay_metrics
 from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.config import PPOConfig
@@ -146,7 +146,7 @@ def add_rematches(draw: SampleEpisode, prob: float) -> SampleEpisode:
 
 
 def score_with_partners(
-    policy: NetworkPolicy, partners: Sequence[Policy], config: PPORunConfig
+    policy: NetworkPolicy, partners: Sequence[Policy], config: RLRunConfig
 ) -> list[float]:
     """Mean score with each partner over all seatings, on the selection decks: `eval_games` in
     total, divided among the partners."""
@@ -157,10 +157,10 @@ def score_with_partners(
 
 def partner_metrics(
     partners: Sequence[Policy],
-) -> Callable[[NetworkPolicy, PPORunConfig], dict[str, float]]:
+) -> Callable[[NetworkPolicy, RLRunConfig], dict[str, float]]:
     """Evaluate self-play and the mean over all partners (`PARTNER_SCORE_KEY`)."""
 
-    def evaluate(policy: NetworkPolicy, config: PPORunConfig) -> dict[str, float]:
+    def evaluate(policy: NetworkPolicy, config: RLRunConfig) -> dict[str, float]:
         means = score_with_partners(policy, partners, config)
         return selfplay_metrics(policy, config) | {PARTNER_SCORE_KEY: sum(means) / len(means)}
 

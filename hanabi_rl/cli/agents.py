@@ -56,7 +56,7 @@ Json = Annotated[Flag, tyro.conf.arg(help="print one line of JSON on stdout, the
 DEFAULT_GAMES = 5000
 OTHER_GAMES = 200
 """Default number of games other than Hanabi, whose games are longer."""
-_GAME_FILES = (".safetensors", ".json", ".jsonl")
+_GAME_FILES = (".safetensors", ".json", ".jsonl", ".openspiel")
 
 
 def play_mode(sample: bool, rules: Any = None) -> str:

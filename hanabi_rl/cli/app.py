@@ -26,6 +26,7 @@ from hanabi_rl.cli.gauntlet import gauntlet
 from hanabi_rl.cli.human_likeness import human_likeness
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.live import live
+from hanabi_rl.cli.llm import llm
 from hanabi_rl.cli.measures import behaviour, conventions, interdependence
 from hanabi_rl.cli.metrics import metrics
 from hanabi_rl.cli.partners import PARTNER_COMMANDS
@@ -66,6 +67,7 @@ _COMMANDS: Mapping[str, Any] = {
     "unit-tests": unit_tests,
     "play": play,
     "live": live,
+    "llm": llm,
     "agents": list_agents,
     "export": export,
     "replay": replay_command,

@@ -53,7 +53,7 @@ def info(
     decks that are hanab.live deals.
 
     Args:
-        sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or replay links;
+        sources: .safetensors (AH2AC2), .json or .jsonl (hanab.live), .openspiel, or replay links;
             Overcooked games as for `convert`.
         seeds: list each game's seed on hanab.live and the site's index of the first player.
         max_seed: highest seed number to compare (300000 takes seconds); seeds named in hanab.live
@@ -130,7 +130,7 @@ def convert(source: Source, target: File, skip_invalid: SkipInvalid = False) -> 
     """Write games in another format and read them back.
 
     Args:
-        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link.
+        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), .openspiel, or a replay link.
             Overcooked: .safetensors, or overcooked-ai 1.1.0's source distribution (.tar.gz).
         target: output file; the suffix sets the format.
     """
@@ -229,7 +229,7 @@ def demos(
         seed: seed of the decks.
         bot: bot (convention, simple, ...) or agent (agent:NAME, a folder); A+B: both, in
             alternating seats. An agent that searches with partner_model=C+D must come last.
-        out: output file (.safetensors, .json or .jsonl); None: write only to the cache.
+        out: output file (.safetensors, .json, .jsonl or .openspiel); None: write only to the cache.
     """
     from hanabi_rl.data.statistics import describe, statistics
     from hanabi_rl.games.hanabi.rules import Rules
@@ -255,7 +255,7 @@ def replay_command(
     """Print a recorded game turn by turn, Hanabi with its hanab.live link, or show Overcooked.
 
     Args:
-        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), or a replay link;
+        source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), .openspiel, or a replay link;
             Overcooked games as for `data convert`.
         game: index of the game in the file, from 0.
         turn: print only this turn; 1: the deal or the start.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hanabi_rl.cli.agents import Agents, DeckSeed, Players, load_hanabi_agents
+from hanabi_rl.cli.agents import Agents, DeckSeed, Flag, Players, load_hanabi_agents
 from hanabi_rl.cli.output import Parts, Plot, measure_command, with_progress
 from hanabi_rl.storage.validation import BoundedCount, PositiveInt
 from hanabi_rl.storage.words import count
@@ -17,6 +17,7 @@ def gauntlet(
     series: PositiveInt = 5,
     seed: DeckSeed = 0,
     plot: Plot = None,
+    validation: Flag = False,
 ) -> Parts:
     """Play agents with unseen partners: bots and agents of every bundled family.
 
@@ -28,6 +29,8 @@ def gauntlet(
         human_proxies: clones or other human proxies to add as one more family.
         games: games per partner and seat; a multiple of --series.
         series: games in a row with the same partner; an agent with memory may use earlier games.
+        validation: partners for the selection of agents and hyperparameters (JaxAHT's rule lists)
+            instead of those for reports.
     """
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.agents.loading import load_policy
@@ -47,7 +50,8 @@ def gauntlet(
     results = []
     named = zip(agents, labels, policies, strict=True)
     for name, label, policy in with_progress("gauntlet", list(named), "agents"):
-        partners, seen = gauntlet_partners(policy, human_proxies), training_partners(name)
+        partners = gauntlet_partners(policy, human_proxies, validation)
+        seen = training_partners(name)
         results.append(run_gauntlet(label, policy, partners, seen, games // series, series, seed))
         yield from report.partner_parts(results[-1])
     if len(results) > 1:
@@ -56,6 +60,7 @@ def gauntlet(
     if plot is not None:
         report.plot_gauntlet(results, plot, title, policies[0].rules.max_score)
     about = {"games": games, "series": series, "seed": seed, "human_proxies": list(human_proxies)}
+    about["validation"] = validation
     yield about | {"agents": [report.gauntlet_dict(result) for result in results]}
 
 

@@ -1,7 +1,7 @@
 """Files of games: `load_games` and `save_games` choose the format by the suffix.
 
 `.safetensors` is the AH2AC2 layout (`formats/ah2ac2.py`); `.json` and `.jsonl` hold hanab.live
-games (`formats/hanab_live_files.py`).
+games (`formats/hanab_live_files.py`), `.openspiel` OpenSpiel's states (`formats/openspiel.py`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hanabi_rl.data.endings import ending_of, surplus_text, without_surplus
-from hanabi_rl.data.formats import ah2ac2, hanab_live_files
+from hanabi_rl.data.formats import ah2ac2, hanab_live_files, openspiel
 from hanabi_rl.data.formats.hanab_live import decode_link, is_link
 from hanabi_rl.data.games import GameDataError, Games, OnInvalid, concatenate_games, raise_invalid
 from hanabi_rl.data.validation import (
@@ -25,6 +26,13 @@ from hanabi_rl.data.validation import (
     replay_outcomes,
 )
 from hanabi_rl.storage.files import home_path
+
+_FORMATS = {
+    ".safetensors": ah2ac2,
+    ".json": hanab_live_files,
+    ".jsonl": hanab_live_files,
+    ".openspiel": openspiel,
+}
 
 
 def _warn(text: str) -> None:
@@ -39,8 +47,8 @@ def load_games(
 ) -> Games:
     """Read and validate a file of games or a hanab.live replay link.
 
-    Formats: `.safetensors` (AH2AC2), `.json` and `.jsonl` (hanab.live). Validation replays each
-    game.
+    Formats: `.safetensors` (AH2AC2), `.json` and `.jsonl` (hanab.live), `.openspiel`. Validation
+    replays each game.
 
     Args:
         path: file or link.
@@ -74,7 +82,7 @@ def load_games(
         outcomes = replay_outcomes(games)
         games, dropped = without_surplus(games, last_life_lost(outcomes))
     else:
-        games, dropped = hanab_live_files.read_each(path, report)
+        games, dropped = _format(path).read_each(path, report)
         good, outcomes = np.ones(len(games), bool), replay_outcomes(games)
     if dropped:
         on_change(surplus_text(str(path), dropped, len(games)))
@@ -127,14 +135,18 @@ def save_games(path: str | Path, games: Games) -> None:
     games or the arrays are invalid.
     """
     path = home_path(path)
-    write = ah2ac2.write if _is_safetensors(path) else hanab_live_files.write
+    write = _format(path).write
     check_arrays(games, str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     write(path, games)
 
 
 def _is_safetensors(path: Path) -> bool:
-    suffixes = (".safetensors", ".json", ".jsonl")
-    if path.suffix not in suffixes:
-        raise ValueError(f"expected a file ending in {', '.join(suffixes)}, got {path}")
-    return path.suffix == ".safetensors"
+    return _format(path) is ah2ac2
+
+
+def _format(path: Path) -> Any:
+    """Module of `formats` for the suffix, with `read_each` and `write`."""
+    if path.suffix not in _FORMATS:
+        raise ValueError(f"expected a file ending in {', '.join(_FORMATS)}, got {path}")
+    return _FORMATS[path.suffix]

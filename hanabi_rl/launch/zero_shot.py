@@ -3,15 +3,16 @@
 ZSC-Eval (Wang et al., arXiv 2310.05208), section 5. Behaviour-preferring pairs are trained; the
 most diverse are selected and get best responses. Methods: self-play (SP), a best response to
 self-play checkpoints (FCP), a best response to biased partners and such checkpoints (HSP, without
-MEP), and E3T. Finished runs are not repeated.
+MEP), best responses to members of a diverse population and their checkpoints (MEP, TrajeDi), E3T
+and COLE. Finished runs are not repeated.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.launch.train_partner_set import MEASURED, SELECTED, train_set
 from hanabi_rl.learning.config import Steps
-from hanabi_rl.runs.run_dir import EVALUATED, LATEST_POLICY
+from hanabi_rl.runs.run_dir import EVALUATED, LATEST_POLICY, member_folders
 from hanabi_rl.storage.files import check_writable
 from hanabi_rl.storage.validation import (
     BoundedCount,
@@ -42,6 +43,8 @@ from hanabi_rl.storage.words import count
 _MEMBERS = 1000
 """First seed of population members: with an equal seed, a learner would start as its partner
 did."""
+Method = Literal["SP", "FCP", "HSP", "E3T", "MEP", "TrajeDi", "COLE"]
+_PRIORITY_EXPONENT = 0.5  # of MEP's second stage, in the paper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +54,9 @@ class ZeroShot:
     out: str = "runs/zero-shot"
     """Folder of all runs."""
     preset: str = "small"
-    """Preset of behaviour_preferring, best_response, ippo and e3t."""
+    """Preset of behaviour_preferring, best_response and the methods' algorithms."""
+    methods: tuple[Method, ...] = ("SP", "FCP", "HSP", "E3T", "MEP", "TrajeDi", "COLE")
+    """Methods to compare."""
     game: str | None = None
     """Game NAME or NAME:VARIANT, such as overcooked:forced_coordination; None: the preset's."""
     num_pairs: PositiveInt = 16
@@ -61,16 +66,16 @@ class ZeroShot:
     runs: Annotated[int, Range(1, _MEMBERS)] = 3
     """Training seeds per method."""
     selfplay_runs: int = 4
-    """Self-play runs in FCP's population, each at its start, middle and end. HSP has half as many,
-    and three biased partners per replaced run."""
+    """Self-play runs in FCP's population, and members of MEP's and TrajeDi's, each at its start,
+    middle and end. HSP has half as many runs, and three biased partners per replaced run."""
     pair_steps: Steps = 700_000
     """Environment steps of each learner of a pair."""
     response_steps: Steps = 600_000
     """Environment steps of a best response to one partner."""
     selfplay_steps: Steps = 1_000_000
-    """Environment steps of SP and of population members."""
+    """Environment steps of SP and of each population member."""
     agent_steps: Steps = 1_200_000
-    """Environment steps of FCP, HSP, E3T."""
+    """Environment steps of E3T, COLE and best responses to populations."""
     lr: LearningRate = 2e-3
     """Learning rate of all runs."""
     games: BoundedCount = 1000
@@ -85,6 +90,8 @@ class ZeroShot:
             raise ValueError(
                 f"selfplay_runs: expected an even number from 2, got {self.selfplay_runs}"
             )
+        if not self.methods:
+            raise ValueError("methods: expected at least one method, got none")
 
 
 _EVAL_EVERY = 12  # updates of a self-play run
@@ -150,7 +157,9 @@ class ComparisonRuns:
             eval_every=_EVAL_EVERY,
         )
 
-    def train_with_population(self, name: str, seed: int, partners: Sequence[str]) -> Path:
+    def train_with_population(
+        self, name: str, seed: int, partners: Sequence[str], **fields: Any
+    ) -> Path:
         """Best response to a population."""
         rules = self.base("best_response", self.config.agent_steps).game
         # rows of all players divide into any preset's minibatches
@@ -166,6 +175,7 @@ class ComparisonRuns:
             eval_every=10_000,
             eval_games=64,
             report_games=64,
+            **fields,
         )
 
     def population_checkpoints(self, first: int, count: int) -> list[str]:
@@ -209,6 +219,35 @@ class ComparisonRuns:
             "e3t", f"e3t/s{seed}", self.config.agent_steps, seed=seed, eval_every=10_000
         )
 
+    def cole(self, seed: int) -> Path:
+        """COLE."""
+        return self.make(
+            "cole", f"cole/s{seed}", self.config.agent_steps, seed=seed, eval_every=10_000
+        )
+
+    def mep(self, seed: int) -> Path:
+        """MEP: low-scoring members are met more often."""
+        members = self.diverse_population("mep", seed)
+        return self.train_with_population(
+            "mep", seed, members, priority_exponent=_PRIORITY_EXPONENT
+        )
+
+    def trajedi(self, seed: int) -> Path:
+        """TrajeDi, with the best response in a second stage."""
+        return self.train_with_population("trajedi", seed, self.diverse_population("trajedi", seed))
+
+    def diverse_population(self, algorithm: str, seed: int) -> list[str]:
+        """Checkpoints of the members of a population of this seed."""
+        run = self.make(
+            algorithm,
+            f"{algorithm}/members-s{seed}",
+            self.config.selfplay_steps,
+            seed=_MEMBERS + seed,
+            members=self.config.selfplay_runs,
+            eval_every=_EVAL_EVERY,
+        )
+        return [name for folder in member_folders(run) for name in skill_checkpoints(folder)]
+
 
 def skill_checkpoints(run_dir: Path) -> list[str]:
     """A run's policies before the first update, at half skill and at the end. Half skill: score
@@ -237,10 +276,19 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         )
     runs.folder.mkdir(parents=True, exist_ok=True)
     partners = runs.partners()
-    methods = {"SP": runs.selfplay, "FCP": runs.fcp, "HSP": runs.hsp, "E3T": runs.e3t}
+    methods: dict[Method, Callable[[int], Path]] = {
+        "SP": runs.selfplay,
+        "FCP": runs.fcp,
+        "HSP": runs.hsp,
+        "E3T": runs.e3t,
+        "MEP": runs.mep,
+        "TrajeDi": runs.trajedi,
+        "COLE": runs.cole,
+    }
     agents: list[str] = []
     groups: list[str] = []
-    for name, make in methods.items():
+    for name in dict.fromkeys(config.methods):
+        make = methods[name]
         latest = [str(make(seed) / LATEST_POLICY) for seed in range(config.runs)]
         agents += latest
         groups.append(f"{name}={','.join(latest)}")

@@ -62,8 +62,8 @@ class TrainingConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class PPOConfig(TrainingConfig):
-    """PPO settings. Defaults: AH2AC2's 1,000-game HDR-IPPO baseline (Table 14)."""
+class RolloutConfig(TrainingConfig):
+    """Settings of learners that collect rollouts; see `PPOConfig` for their values."""
 
     num_envs: PositiveInt = 1024
     """Environments that run in parallel."""
@@ -77,32 +77,13 @@ class PPOConfig(TrainingConfig):
     """linear: falls to 0 over the run, constant within an update."""
     gamma: UnitInterval = 0.99
     """Discount per environment timestep."""
-    gae_lambda: UnitInterval = 0.95
-    """Trace decay of generalised advantage estimation."""
-    td_error: Literal["standard", "as-published"] = "standard"
-    """Temporal-difference error. as-published: reward + gamma + next value, the error in AH2AC2's
-    HDR-IPPO trainer (docs/ah2ac2.md); standard: reward + gamma * next value."""
-    clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] = 0.2
-    """Clipping range of the probability ratio."""
-    clip_value: bool = True
-    """Clip the critic's change to `clip_eps` points of its previous estimate."""
-    value_coef: NonNegative = 0.5
-    """Weight of the value loss."""
-    entropy_coef: NonNegative = 1e-3
-    """Weight of the entropy bonus."""
     max_grad_norm: Annotated[float, Range(0.0, exclusive_low=True)] = 0.5
     """Maximum global norm of the gradient."""
-    epochs: PositiveInt = 4
-    """Passes over each rollout."""
-    num_minibatches: PositiveInt = 4
-    """Minibatches per epoch."""
     num_shuffle_blocks: PositiveInt = 8
     """Environments are shuffled within this many fixed blocks; must be divisible by the number of
     devices."""
     shaping: ShapingField = dataclasses.field(default_factory=HanabiShaping)
     """Training reward. Reported scores are always true scores."""
-    privileged_critic: bool = False
-    """Let the critic, which no policy contains, read the true cards of the seat's own hand."""
     current_player_only: bool = False
     """Compute a feed-forward network for the current player only, as structured networks always do;
     minibatches then omit partners' moves (`best_response`, `e3t`). Halves the work with 2 players.
@@ -116,11 +97,58 @@ class PPOConfig(TrainingConfig):
         elif is_hanabi != hanabis:
             wanted = "HanabiShaping" if is_hanabi else "GameShaping (the preset's [shaping])"
             raise ValueError(f"shaping: expected {wanted} for {self.game.name}, got {self.shaping}")
-        if self.privileged_critic and not is_hanabi:
+        check_divides("num_envs", self.num_envs, "num_shuffle_blocks", self.num_shuffle_blocks)
+        # optax counts gradient steps in 32 bits: past that the learning rate would stop falling
+        steps = self.gradient_steps_per_update
+        if self.num_updates > INT32_MAX // steps:
+            most = (INT32_MAX // steps + 1) * self.num_envs * self.num_steps - 1
+            raise InvalidValueError(
+                "total_steps",
+                f"expected at most {most:,} with {self.num_envs} x {self.num_steps} and "
+                f"{steps} minibatches in an update, got {self.total_steps:,}",
+            )
+
+    @property
+    def gradient_steps_per_update(self) -> int:
+        """Steps of the optimiser in one update."""
+        raise NotImplementedError
+
+    @property
+    def num_updates(self) -> int:
+        """Updates in the whole run, at least one."""
+        return max(1, self.total_steps // (self.num_envs * self.num_steps))
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig(RolloutConfig):
+    """PPO settings. Defaults: AH2AC2's 1,000-game HDR-IPPO baseline (Table 14)."""
+
+    gae_lambda: UnitInterval = 0.95
+    """Trace decay of generalised advantage estimation."""
+    td_error: Literal["standard", "as-published"] = "standard"
+    """Temporal-difference error. as-published: reward + gamma + next value, the error in AH2AC2's
+    HDR-IPPO trainer (docs/ah2ac2.md); standard: reward + gamma * next value."""
+    clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] = 0.2
+    """Clipping range of the probability ratio."""
+    clip_value: bool = True
+    """Clip the critic's change to `clip_eps` points of its previous estimate."""
+    value_coef: NonNegative = 0.5
+    """Weight of the value loss."""
+    entropy_coef: NonNegative = 1e-3
+    """Weight of the entropy bonus."""
+    epochs: PositiveInt = 4
+    """Passes over each rollout."""
+    num_minibatches: PositiveInt = 4
+    """Minibatches per epoch."""
+    privileged_critic: bool = False
+    """Let the critic, which no policy contains, read the true cards of the seat's own hand."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.privileged_critic and not isinstance(self.game, Rules):
             raise ValueError(
                 f"privileged_critic: expected False in {self.game.name}, which has no hidden hands"
             )
-        check_divides("num_envs", self.num_envs, "num_shuffle_blocks", self.num_shuffle_blocks)
         actors = self.num_envs // self.num_shuffle_blocks * self.game.num_players
         check_divides(
             "num_envs / num_shuffle_blocks * num_players",
@@ -128,17 +156,8 @@ class PPOConfig(TrainingConfig):
             "num_minibatches",
             self.num_minibatches,
         )
-        # optax counts minibatches in 32 bits: past that the learning rate would stop falling
-        minibatches = self.epochs * self.num_minibatches
-        if self.num_updates > INT32_MAX // minibatches:
-            most = (INT32_MAX // minibatches + 1) * self.num_envs * self.num_steps - 1
-            raise InvalidValueError(
-                "total_steps",
-                f"expected at most {most:,} with {self.num_envs} x {self.num_steps} and "
-                f"{minibatches} minibatches in an update, got {self.total_steps:,}",
-            )
 
     @property
-    def num_updates(self) -> int:
-        """Updates in the whole run, at least one."""
-        return max(1, self.total_steps // (self.num_envs * self.num_steps))
+    def gradient_steps_per_update(self) -> int:
+        """See `RolloutConfig`."""
+        return self.epochs * self.num_minibatches

@@ -16,8 +16,9 @@ import optax
 from hanabi_rl.agents.noisy import EpsilonNoise
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.ppo import PPO, LearnerState
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 
 PyTree = Any
 
@@ -50,7 +51,7 @@ class EMAPartnerPPO(PPO):
     def init(
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[EMAPartnerState, RunnerState]:
-        """See `PPO.init`; the copy starts equal to the learner."""
+        """See `RolloutLearner.init`; the copy starts equal to the learner."""
         learner, actors = super().init(key, context.replace(partners=self.partner(None)), actor)
         return EMAPartnerState(**vars(learner), ema_params=learner.params["actor"]), actors
 

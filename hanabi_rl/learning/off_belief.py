@@ -30,9 +30,10 @@ from hanabi_rl.games.hanabi.belief import resample_hand
 from hanabi_rl.games.hanabi.dynamics import State, current_player, step
 from hanabi_rl.games.prng import gumbel, random_words
 from hanabi_rl.learning.beliefs import belief_log_weights
-from hanabi_rl.learning.ppo import PPO, Experience, LearnerState
+from hanabi_rl.learning.ppo import PPO, Experience
 from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 from hanabi_rl.nn.structured_network import structured_config
 
 PyTree = Any
@@ -69,7 +70,7 @@ class OffBeliefPPO(PPO):
     def init(
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[LearnerState, RunnerState]:
-        """See `PPO.init`; above level 1 the actor starts from the previous level."""
+        """See `RolloutLearner.init`; above level 1 the actor starts from the previous level."""
         return super().init(
             key, context, actor if self.previous_level is None else self.previous_level.actor
         )

@@ -19,8 +19,9 @@ from hanabi_rl.learning import parallel
 from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.config import check_divides
 from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.ppo import PPO, LearnerState
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 
 
 class PerLearner(NamedTuple):

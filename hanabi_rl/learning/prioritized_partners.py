@@ -17,8 +17,9 @@ import jax.numpy as jnp
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.partner_population import PartnerPopulation
-from hanabi_rl.learning.ppo import PPO, LearnerState
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 
 PyTree = Any
 
@@ -36,17 +37,22 @@ class PrioritizedPartnerState(LearnerState):
     group_partner: jax.Array  # int32 [K], partner of each env group
 
 
-def rank_priorities(returns: jax.Array, beta: float, unseen: Unseen = "lowest") -> jax.Array:
+def rank_priorities(
+    returns: jax.Array, beta: float, unseen: Unseen = "lowest", exists: jax.Array | None = None
+) -> jax.Array:
     """Sampling priorities float32 [K], proportional to rank^beta.
 
     The partner with the highest of `returns` [K] has rank 1; equal returns share a rank (dense).
-    NaN, no return yet, is replaced as `unseen` specifies.
+    NaN, no return yet, is replaced as `unseen` specifies. Partners not in `exists`, bool [K], have
+    no rank and priority 0; None: all exist.
     """
     missing = -jnp.inf if unseen == "lowest" else jnp.nanmean(returns)
     value = jnp.where(jnp.isnan(returns), missing, returns)
-    earlier = jnp.tril(value[:, None] == value[None], -1).any(axis=1)  # an equal value came earlier
-    rank = 1 + jnp.sum((value[None] > value[:, None]) & ~earlier[None], axis=1)
-    weight = rank.astype(jnp.float32) ** beta
+    counted = jnp.ones(value.shape, bool) if exists is None else exists
+    equal = (value[:, None] == value[None]) & counted[None]
+    first = counted & ~jnp.tril(equal, -1).any(axis=1)  # no equal value came earlier
+    rank = 1 + jnp.sum((value[None] > value[:, None]) & first[None], axis=1)
+    weight = jnp.where(counted, rank.astype(jnp.float32) ** beta, 0.0)
     return weight / weight.sum()
 
 
@@ -66,7 +72,7 @@ class PrioritizedPartnerPPO(PPO):
     def init(
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[PrioritizedPartnerState, RunnerState]:
-        """See `PPO.init`; each partner starts with one env group."""
+        """See `RolloutLearner.init`; each partner starts with one env group."""
         assert isinstance(context.partners, PartnerPopulation), "a population is stacked"
         learner, actors = super().init(key, context, actor)
         members = jnp.arange(context.partners.size, dtype=jnp.int32)
@@ -94,7 +100,7 @@ class PrioritizedPartnerPPO(PPO):
         return updated, actors, metrics | {"min_partner_score": lowest}
 
     def rollout_metrics(self, rollout: Rollout) -> Metrics:
-        """See `PPO.rollout_metrics` and `env_group_metrics`."""
+        """See `RolloutLearner.rollout_metrics` and `env_group_metrics`."""
         return super().rollout_metrics(rollout) | self.env_group_metrics(rollout)
 
     def env_group_metrics(self, rollout: Rollout) -> Metrics:
@@ -115,6 +121,10 @@ class PrioritizedPartnerPPO(PPO):
             }
         )
 
+    def priorities(self, learner: PrioritizedPartnerState) -> jax.Array:
+        """Sampling priorities float32 [K] of the partners."""
+        return rank_priorities(learner.returns, self.beta, self.unseen)
+
     def resample_partners(
         self, learner: PrioritizedPartnerState, actors: RunnerState
     ) -> tuple[PrioritizedPartnerState, RunnerState]:
@@ -125,7 +135,7 @@ class PrioritizedPartnerPPO(PPO):
             key,
             learner.group_partner.shape[0],
             learner.group_partner.shape,
-            p=rank_priorities(learner.returns, self.beta, self.unseen),
+            p=self.priorities(learner),
         ).astype(jnp.int32)
         now = learner.update % self.resample_every == 0
         members = jnp.where(now, sampled, learner.group_partner)

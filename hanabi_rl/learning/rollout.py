@@ -131,6 +131,8 @@ class Collector:
     sample_episode: SampleEpisode = self_play
     privileged: PrivilegedInputFn | None = None
     """Critic's input from the whole state, in addition to the view."""
+    acted: Callable[[PyTree, jax.Array], PyTree] | None = None
+    """(carry [N, R, ...], actions int32 [N, R]) -> carry that knows the actions; None: as it is."""
 
     def init(
         self, key: jax.Array, num_envs: int, context: TrainContext = EMPTY_CONTEXT
@@ -196,6 +198,7 @@ class Collector:
             )
             played = played_logits(view, episode, game, logits, partner_logits)
             action = jnp.argmax(played + noise, axis=-1).astype(jnp.int32)
+            carry = carry if self.acted is None else self.acted(carry, action)
             log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], -1)
             move = view.joint_action(true_colors(view, episode, game, action), game)
             env_state, transition = self.env.step(actors.env, move, context.start_states)

@@ -336,10 +336,15 @@ class Actor(nn.Module):
         B, H])."""
         return self.encode(carry, self.config.read(obs, reset), reset)
 
-    def encode(self, carry: PyTree, x: jax.Array, reset: jax.Array) -> tuple[PyTree, jax.Array]:
-        """Embedding and memory: x float32 [T, B, D] -> as `features`."""
+    def encode(
+        self, carry: PyTree, x: jax.Array, reset: jax.Array, more: jax.Array | None = None
+    ) -> tuple[PyTree, jax.Array]:
+        """Embedding and memory: x float32 [T, B, D] -> as `features`. more: added to the first
+        embedding layer before its activation."""
         for i, layer in enumerate(self.embedding):
             x = layer(x)
+            if i == 0 and more is not None:
+                x = x + more
             x = self.activation(self.norms[i](x) if self.norms else x)
         new_carry = []
         layers = getattr(self, self.config.memory)

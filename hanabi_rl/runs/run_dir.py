@@ -34,6 +34,8 @@ BEST_ACCURACY, BEST_LOSS = "policy-accuracy", "policy-loss"
 """Policy folders of a clone: best validation accuracy, lowest validation cross-entropy."""
 EVALUATED = "policies"
 """Folder in which `save_evaluated` saves all evaluated policies, by environment steps."""
+MEMBERS = "members"
+"""Folder with one folder per member of a population, which has a run's policy folders."""
 INPUT_HASHES = "input_hashes.json"
 """SHA-256 of the agents and games used by a run, by flag and name."""
 _WRITTEN_BY_RUNS = (
@@ -101,6 +103,11 @@ def preset_label(preset: str, players: Collection[int]) -> str:
     if preset_players(preset) is None or {preset_players(preset)} == set(players):
         return stem
     return _PLAYERS.sub("", stem, count=1).rstrip("-_")
+
+
+def member_folders(run_dir: Path) -> list[Path]:
+    """Folders of the members of a population's run, in order."""
+    return sorted((run_dir / MEMBERS).iterdir(), key=lambda folder: int(folder.name))
 
 
 @contextmanager

@@ -227,7 +227,7 @@ def open_trainer(
     policy: NetworkPolicy,
     schedule: Schedule,
     *,
-    params_path: str,
+    params_path: str | None,
     unit: Unit = "environment steps",
     steps_per_update: int = 1,
 ) -> Iterator[Trainer]:
@@ -240,11 +240,17 @@ def open_trainer(
         template: structure of the training state; arrays or shapes.
         policy: a policy of the trained network.
         schedule: periodic work.
-        params_path: path of the policy's parameters in the training state.
+        params_path: path of the policy's parameters in the training state; None: checkpoints are
+            not policies.
         unit: unit of the steps of its policies.
         steps_per_update: steps per update, which numbers the checkpoints.
     """
-    trained = policy.replace(info=PolicyInfo(algorithm=algorithm, unit=unit))
+    stored = None
+    if params_path is not None:
+        trained = policy.replace(info=PolicyInfo(algorithm=algorithm, unit=unit))
+        stored = checkpoint_policy(
+            trained, params_path=params_path, steps_per_number=steps_per_update
+        )
     checkpoints: Checkpointer | None = None
     tracker: Tracker | None = None
     with ExitStack() as stack:
@@ -254,9 +260,7 @@ def open_trainer(
                 Checkpointer(
                     run_dir / "checkpoints",
                     best_metric=schedule.selections[0].metric,
-                    policy=checkpoint_policy(
-                        trained, params_path=params_path, steps_per_number=steps_per_update
-                    ),
+                    policy=stored,
                 )
             )
         restored = parallel.on_main_host(

@@ -14,7 +14,7 @@ import pytest
 
 from hanabi_rl.agents.bots.base import Bot
 from hanabi_rl.agents.bots.registry import BOTS, make_bot
-from hanabi_rl.agents.bots.rule_lists import RuleBot, observe_own
+from hanabi_rl.agents.bots.rule_lists import RuleBot, observe_hands
 from hanabi_rl.agents.bots.rule_set import first_matching_rule, rule_inputs
 from hanabi_rl.games.hanabi import dynamics as game
 from hanabi_rl.games.hanabi.observation import observe_seat
@@ -118,8 +118,8 @@ def fired(decks: jax.Array, actions: jax.Array, seat: jax.Array) -> tuple:
 
         def think(plausible: jax.Array, obs: jax.Array, legal: jax.Array) -> tuple:
             seen = decode_observation(rules, obs)
-            plausible = observe_own(rules, plausible, seen)
-            facts = rule_inputs(rules, plausible, seen)
+            plausible = observe_hands(rules, plausible[None], seen)[0]
+            facts = rule_inputs(rules, plausible[None], seen)
             lists = [bot.rule_list for bot in bots if issubclass(bot, RuleBot)]
             return plausible, [
                 first_matching_rule(rules, rule_list, facts, legal) for rule_list in lists

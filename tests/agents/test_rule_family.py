@@ -138,7 +138,7 @@ def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
     state = game.deal(RULES, jnp.asarray([full_deck(RULES)], jnp.int32))
     seen = decode_observation(RULES, observe(RULES, state)[0, 0])
     seen = seen._replace(deck=cards_left, info=jnp.int32(0))
-    facts = rule_inputs(RULES, jnp.full(5, RULES.all_cards, jnp.uint32), seen)
+    facts = rule_inputs(RULES, jnp.full((1, 5), RULES.all_cards, jnp.uint32), seen)
     legal = jnp.ones(RULES.num_actions, bool)
 
     def weights(member: Any) -> jax.Array:

@@ -40,7 +40,7 @@ def position() -> RuleInputs:
         rest.remove(card)
     state = game.deal(RULES, np.array([hands + rest], np.int32))
     seen = read(RULES, np.asarray(observe(RULES, state))[0, 0])
-    return jax.device_get(judge(RULES, np.full(5, RULES.all_cards, np.uint32), seen))
+    return jax.device_get(judge(RULES, np.full((1, 5), RULES.all_cards, np.uint32), seen))
 
 
 def inputs(
@@ -62,7 +62,7 @@ def inputs(
         color_named=color_named,
         rank_named=rank_named,
     )
-    return jax.device_get(judge(RULES, np.array(possible, np.uint32), seen))
+    return jax.device_get(judge(RULES, np.array([possible], np.uint32), seen))
 
 
 def weights(which: rule.Rule, facts: RuleInputs) -> dict[int, float]:

@@ -39,6 +39,7 @@ COMMANDS = [
     "unit-tests",
     "play",
     "live",
+    "llm",
     "agents",
     "export",
     "replay",

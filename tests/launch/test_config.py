@@ -15,13 +15,17 @@ from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.behaviour_preferring import BehaviourPreferringConfig
 from hanabi_rl.algorithms.best_response import BestResponseConfig
 from hanabi_rl.algorithms.br_bc import BRBCConfig
+from hanabi_rl.algorithms.cole import COLEConfig
 from hanabi_rl.algorithms.e3t import E3TConfig
 from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.mappo import MAPPOConfig
+from hanabi_rl.algorithms.mep import MEPConfig
 from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.algorithms.ppo_runner import PPORunConfig
+from hanabi_rl.algorithms.q_learning import QRunConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.algorithms.trajedi import TrajeDiConfig
 from hanabi_rl.games.hanabi.dynamics import Rules
 from hanabi_rl.games.registry import GAMES
 from hanabi_rl.launch.cli_args import parse_args
@@ -41,11 +45,17 @@ CLASSES: dict[str, Any] = {
     "hdr_ippo": HDRIPPOConfig,
     "ippo": IPPOConfig,
     "mappo": MAPPOConfig,
+    "iql": QRunConfig,
+    "vdn": QRunConfig,
+    "sad": QRunConfig,
     "other_play": IPPOConfig,
     "br_bc": BRBCConfig,
     "best_response": BestResponseConfig,
     "behaviour_preferring": BehaviourPreferringConfig,
     "e3t": E3TConfig,
+    "mep": MEPConfig,
+    "trajedi": TrajeDiConfig,
+    "cole": COLEConfig,
     "obl": OBLConfig,
 }
 PRESETS = [

@@ -251,24 +251,31 @@ def test_learner_seeds_differ_from_population_seeds(
     monkeypatch.setattr(
         zero_shot, "skill_checkpoints", lambda run: [str(run.relative_to(tmp_path))]
     )
+    monkeypatch.setattr(
+        zero_shot, "member_folders", lambda run: [run / f"members/{k}" for k in range(4)]
+    )
     monkeypatch.setattr(ComparisonRuns, "biased", lambda self, count, seed: ["bot:random"])
     runs = ComparisonRuns(ZeroShot(out=str(tmp_path), runs=3, selfplay_runs=4))
-    for method in (runs.selfplay, runs.fcp, runs.hsp):
+    for method in (runs.selfplay, runs.fcp, runs.hsp, runs.mep, runs.trajedi):
         for seed in range(3):
             method(seed)
-    members = {member for of in partners.values() for member in of} - {"bot:random"}
-    learners = {f"{method}/s{seed}" for method in ("sp", "fcp", "hsp") for seed in range(3)}
-    assert len(members) == 6 and set(seeds) == learners | members
+    names = {member for of in partners.values() for member in of} - {"bot:random"}
+    members = {name.partition("/members/")[0] for name in names}
+    methods = "sp", "fcp", "hsp", "mep", "trajedi"
+    learners = {f"{method}/s{seed}" for method in methods for seed in range(3)}
+    assert len(members) == 6 + 3 + 3 and set(seeds) == learners | members
+    assert len(names) == 6 + 4 * (3 + 3)
     assert not {seeds[name] for name in learners} & {seeds[name] for name in members}
     assert len({partners[f"fcp/s{seed}"] for seed in range(3)}) == 3
-    assert [len(partners[f"{method}/s0"]) for method in ("fcp", "hsp")] == [4, 3]
+    assert [len(partners[f"{method}/s0"]) for method in methods[1:]] == [4, 3, 4, 4]
 
 
 @pytest.mark.parametrize("game", [None, "overcooked:forced_coordination"])
 def test_presets_accept_settings_of_comparison(tmp_path: Path, game: str | None) -> None:
     config = ZeroShot(out=str(tmp_path), preset="overcooked" if game else "small", game=game)
     runs = ComparisonRuns(config)
-    for algorithm in ("behaviour_preferring", "best_response", "ippo", "e3t"):
+    algorithms = "behaviour_preferring", "best_response", "ippo"
+    for algorithm in (*algorithms, "e3t", "mep", "trajedi", "cole"):
         base = runs.base(algorithm, 700_000)
         assert (base.total_steps, base.lr) == (700_000, config.lr)
         assert getattr(base.game, "kitchen", None) == (game and "forced_coordination")
@@ -277,6 +284,26 @@ def test_presets_accept_settings_of_comparison(tmp_path: Path, game: str | None)
 def test_selfplay_runs_must_be_even(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="selfplay_runs: expected an even number from 2, got 3"):
         ZeroShot(out=str(tmp_path), selfplay_runs=3)
+
+
+def test_methods_are_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, int]] = []
+    for name in ("selfplay", "fcp", "hsp", "e3t", "mep", "trajedi", "cole"):
+
+        def make(self: Any, seed: int, name: str = name) -> Path:
+            made.append((name, seed))
+            return tmp_path / name / f"s{seed}"
+
+        monkeypatch.setattr(ComparisonRuns, name, make)
+    monkeypatch.setattr(ComparisonRuns, "partners", lambda self: tmp_path / "partners.json")
+    config = ZeroShot(out=str(tmp_path), runs=2, methods=("TrajeDi", "MEP"))
+    arguments = zero_shot.run_zero_shot(config)
+    assert made == [("trajedi", 0), ("trajedi", 1), ("mep", 0), ("mep", 1)]
+    groups = arguments[arguments.index("--group") + 1 :]
+    folders = [f"{tmp_path}/{name}/s{seed}/policy-latest" for name, seed in made]
+    assert groups == [f"TrajeDi={','.join(folders[:2])}", f"MEP={','.join(folders[2:])}"]
+    with pytest.raises(ValueError, match="methods: expected at least one method, got none"):
+        ZeroShot(methods=())
 
 
 def test_ranks_average_over_partners() -> None:

@@ -21,9 +21,10 @@ from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, belief_log_weights
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel, lambda_return
-from hanabi_rl.learning.ppo import Experience, LearnerState
+from hanabi_rl.learning.ppo import Experience
 from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState
+from hanabi_rl.learning.rollout_learner import LearnerState
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.nn.structured_network import StructuredConfig
 

@@ -82,7 +82,7 @@ def _shapes(module: Any, *of_inputs: Any) -> Any:
 
 
 def learner_params(ppo: Any, key: jax.Array) -> Any:
-    """Replaces `PPO.init_params` where any parameters suffice."""
+    """Replaces `RolloutLearner.init_params` where any parameters suffice."""
     return sample_params(jax.eval_shape(ppo.init_params, KEY), key)
 
 

@@ -19,8 +19,9 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.hdr_ippo import hdr_objective
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.ppo import PPO, Experience, LearnerState, game_metrics
+from hanabi_rl.learning.ppo import PPO, Experience
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState, game_metrics
 from hanabi_rl.nn.networks import Actor, NetworkConfig, init_params
 from hanabi_rl.storage.checkpoint import Checkpointer
 

@@ -34,6 +34,8 @@ class Bot(flax.struct.PyTreeNode):
     the package, any change of the source file does."""
     game: ClassVar[str | None] = "hanabi"
     """Name of the game that it plays; None: any."""
+    listed_players: ClassVar[tuple[int, ...]] = (2, 3, 4, 5)
+    """Numbers of players for which scores in self-play are listed."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         cls.name = cls.name or cls.__name__

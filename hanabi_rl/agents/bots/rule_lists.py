@@ -40,9 +40,11 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 
 
 class RuleBot(Bot):
-    """Plays a list of rules; the carry is the possible own cards by hints, uint32 `[B, H]`."""
+    """Plays a list of rules; the carry is the possible own cards by hints, uint32 `[B, H]`, or
+    those of all hands, uint32 `[B, P, H]`."""
 
     rule_list: ClassVar[tuple[Rule, ...]]
+    tracks_all_hands: ClassVar[bool] = False
     is_stochastic: ClassVar[bool] = True
     smoothing: float = flax.struct.field(pytree_node=False, default=SMOOTHING)
 
@@ -60,7 +62,9 @@ class RuleBot(Bot):
 
     def init_carry(self, batch: int) -> jax.Array:
         """See `Policy.init_carry`."""
-        return jnp.full((batch, self.rules.hand_size), self.rules.all_cards, jnp.uint32)
+        rules = self.rules
+        hands = (rules.num_players,) if self.tracks_all_hands else ()
+        return jnp.full((batch, *hands, rules.hand_size), rules.all_cards, jnp.uint32)
 
     def step(
         self,
@@ -74,8 +78,9 @@ class RuleBot(Bot):
         with `smoothing` of any legal action; with a key, the sampled action, `smoothed`."""
         rules = self.rules
         seen = jax.vmap(lambda o: decode_observation(rules, o))(obs)
-        plausible = jnp.where(reset[:, None], rules.all_cards, carry)
-        plausible = jax.vmap(lambda p, s: observe_own(rules, p, s))(plausible, seen)
+        possible = carry.reshape(len(carry), -1, rules.hand_size)
+        possible = jnp.where(reset[:, None, None], rules.all_cards, possible)
+        possible = jax.vmap(lambda p, s: observe_hands(rules, p, s))(possible, seen)
         ordered = self.ordered_rules()
         weights = compute_active_rows(
             rules,
@@ -85,24 +90,25 @@ class RuleBot(Bot):
                     rules, ordered, rule_inputs(rules, *row[:2]), row[2]
                 )[0]
             ),
-            (plausible, seen, legal),
+            (possible, seen, legal),
         )
         weights = jnp.where(legal[:, rules.noop, None], legal, weights)
         probs = self.action_probs(weights, legal)
         if key is not None:
             sampled = categorical(key, jnp.log(probs))
-            return plausible, smoothed(sampled, legal, self.smoothing)
+            return possible.reshape(carry.shape), smoothed(sampled, legal, self.smoothing)
         spread = self.smoothing / jnp.sum(legal, axis=-1, keepdims=True)
         mixed = jnp.log(spread + (1 - self.smoothing) * probs)
-        return plausible, jnp.where(legal, mixed, ILLEGAL_LOGIT)
+        return possible.reshape(carry.shape), jnp.where(legal, mixed, ILLEGAL_LOGIT)
 
 
-def observe_own(rules: Rules, plausible: jax.Array, seen: SeatObservation) -> jax.Array:
-    """Possible own cards ``uint32[H]`` by hints after the last move."""
-    last = seen.last
-    after_hint = jnp.where(last.touched, plausible & last.hinted, plausible & ~last.hinted)
-    plausible = jnp.where(last.target[0], after_hint, plausible)
-    return last.shifted(plausible[None], rules.all_cards)[0]
+def observe_hands(rules: Rules, possible: jax.Array, seen: SeatObservation) -> jax.Array:
+    """Possible cards ``uint32[R, H]`` of the first R players' hands, by hints after the last
+    move."""
+    last, rows = seen.last, len(possible)
+    after_hint = jnp.where(last.touched, possible & last.hinted, possible & ~last.hinted)
+    possible = jnp.where(last.target[:rows, None], after_hint, possible)
+    return last.shifted(possible, rules.all_cards)[:rows]
 
 
 class Internal(RuleBot):

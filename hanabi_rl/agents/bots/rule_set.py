@@ -23,7 +23,8 @@ class RuleInputs(NamedTuple):
     """Inputs of the rules: ``P`` players, hands of ``H``, ``K`` card types."""
 
     seen: SeatObservation
-    plausible: jax.Array  # uint32[H]: possible own cards by hints, 0 for an empty slot
+    # uint32[R, H]: possible cards of the first R players by hints, 0 for an empty slot
+    possible: jax.Array
     playable: jax.Array  # uint32[]: next card of each firework
     # uint32[]: cards with all copies discarded, and the cards above them
     unreachable: jax.Array
@@ -31,12 +32,17 @@ class RuleInputs(NamedTuple):
     complete: jax.Array  # uint32[]: cards of completed colours
     unseen: jax.Array  # int32[K]: copies neither visible in other hands nor discarded nor played
 
+    @property
+    def plausible(self) -> jax.Array:
+        """uint32[H]: possible own cards by hints, 0 for an empty slot."""
+        return self.possible[0]
+
 
 Rule = Callable[[Rules, RuleInputs], jax.Array]
 
 
-def rule_inputs(rules: Rules, plausible: jax.Array, seen: SeatObservation) -> RuleInputs:
-    """Rule inputs for one observation; `plausible` uint32[H] is carried."""
+def rule_inputs(rules: Rules, possible: jax.Array, seen: SeatObservation) -> RuleInputs:
+    """Rule inputs for one observation; `possible` uint32[R, H] is carried."""
     piles = common.piles(rules, seen)
     of_rank, of_color = (
         jnp.array(cards, jnp.uint32) for cards in (rules.rank_cards, rules.color_cards)
@@ -45,7 +51,7 @@ def rule_inputs(rules: Rules, plausible: jax.Array, seen: SeatObservation) -> Ru
     complete = jnp.where(piles == rules.num_ranks, of_color, 0)
     return RuleInputs(
         seen=seen,
-        plausible=jnp.where(seen.knowledge[0] != 0, plausible, 0),
+        possible=jnp.where(seen.knowledge[: len(possible)] != 0, possible, 0),
         playable=next_cards(rules, seen.played),
         unreachable=with_successors(rules, exhausted_cards(rules, seen.discards)),
         passed=jnp.sum(passed, dtype=jnp.uint32),

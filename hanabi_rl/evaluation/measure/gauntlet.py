@@ -50,6 +50,13 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 }
 """Partners by family; a gauntlet uses those for the agent's number of players."""
 
+VALIDATION_FAMILIES: Mapping[str, tuple[str, ...]] = {
+    f"JaxAHT {name}": (f"bot:jaxaht-{name}",)
+    for name in ("iggi", "piers", "outer", "van-den-bergh")
+}
+"""Partners for the selection of agents and hyperparameters, in no gauntlet that is reported.
+`bot:jaxaht-flawed` is left out: no partner scores with it."""
+
 
 def family_of(name: str) -> str | None:
     """Return the family of a partner, ignoring its options; None if it is not in the list."""
@@ -214,18 +221,22 @@ def default_partner(num_players: int) -> str:
     return max(scores, key=lambda name: float(scores[name]["mean"]))
 
 
-def gauntlet_partners(agent: Policy, human_proxies: Sequence[str] = ()) -> list[GauntletPartner]:
+def gauntlet_partners(
+    agent: Policy, human_proxies: Sequence[str] = (), validation: bool = False
+) -> list[GauntletPartner]:
     """Return the gauntlet partners for the agent's game, without the agent or duplicates.
 
     Args:
         human_proxies: names of clones or proxies of humans, added as a separate family.
+        validation: partners of `VALIDATION_FAMILIES` instead of `FAMILIES`.
 
     Raises:
         ValueError: a human proxy cannot be read, plays another game, or is already a partner.
     """
     rules, agent_identity = agent.rules, agent.identity()
     best, partners = best_response_scores(rules), dict[str, GauntletPartner]()
-    for family, names in {**FAMILIES, HUMAN_PROXIES: tuple(human_proxies)}.items():
+    families = VALIDATION_FAMILIES if validation else FAMILIES
+    for family, names in {**families, HUMAN_PROXIES: tuple(human_proxies)}.items():
         for name in names:
             if family != HUMAN_PROXIES and not is_bundled_for(name, rules):
                 continue

@@ -193,6 +193,17 @@ def test_partners_exclude_agent_and_duplicates() -> None:
     assert "agent:human-3p" in of_three and not any(name.endswith("-2p") for name in of_three)
 
 
+def test_validation_partners_are_in_no_report() -> None:
+    found = gauntlet_partners(load_policy("bot:iggi"), ("bot:flawed",), validation=True)
+    names = {"iggi", "piers", "outer", "van-den-bergh"}
+    assert {p.name for p in found} == {f"bot:jaxaht-{name}" for name in names} | {"bot:flawed"}
+    assert {partner.best_response for partner in found} == {None}
+    assert not {p.name for p in found} & {p for of in gauntlet.FAMILIES.values() for p in of}
+    assert "bot:jaxaht-iggi" not in {
+        partner.name for partner in gauntlet_partners(load_policy("bot:jaxaht-iggi"), (), True)
+    }
+
+
 def test_command_matches_pair_games(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,7 +235,7 @@ def test_interrupt_keeps_finished_agents(
             return result
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gauntlet, "gauntlet_partners", lambda policy, human_proxies: [])
+    monkeypatch.setattr(gauntlet, "gauntlet_partners", lambda *_: [])
     monkeypatch.setattr(gauntlet, "run_gauntlet", played)
     with pytest.raises(SystemExit):
         main(["gauntlet", "bot:iggi", "bot:piers"])

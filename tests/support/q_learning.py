@@ -1,0 +1,71 @@
+"""Small Q-learners and what they play, for tests."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hanabi_rl.learning import parallel
+from hanabi_rl.learning.q_learning import QLearner, QLearningConfig
+from hanabi_rl.learning.rollout import EMPTY_CONTEXT
+from hanabi_rl.nn.networks import NetworkConfig
+
+SMALL: Any = {"embedding": (16,), "decoder": (16,), "critic": (16,)}
+FEED_FORWARD = NetworkConfig(lstm=(), **SMALL)
+LSTM = NetworkConfig(lstm=(8,), **SMALL)
+
+
+def make_learner(
+    game: Any, network: Any, mixing: Any = "sum", cls: type[QLearner] = QLearner, **changes: Any
+) -> QLearner:
+    fields = {
+        "game": game,
+        "num_envs": 8,
+        "num_steps": 5,
+        "total_steps": 40 * 100,
+        "lr": 1e-3,
+        "gamma": 0.9,
+        "num_shuffle_blocks": 2,
+        "burn_in": 3 if network.has_carry else 0,
+        "batch_size": 4,
+        "gradient_steps": 2,
+        "target_every": 2,
+        "replay_size": 160,
+        "warmup_steps": 1,
+        "epsilon": 0.5,
+        "precision": "float32",
+    }
+    return cls(QLearningConfig(**(fields | changes)), network, mixing=mixing)
+
+
+def on_one_device(function: Any, *args: Any) -> Any:
+    """`function` with the axis of `parallel`, compiled."""
+    each = jax.tree.map(lambda x: jnp.asarray(x)[None], args)
+    found = jax.jit(jax.vmap(function, axis_name=parallel.AXIS))(*each)
+    return jax.tree.map(lambda x: x[0], found)
+
+
+class Played(NamedTuple):
+    """Two chunks of 4 environments in the middle of games, as a batch of 4 sequences."""
+
+    state: Any
+    sampled: Any  # [blocks, B / blocks, K, ...]
+    best: np.ndarray  # [T, B, R], greedy values at collection
+
+
+def play_two(learner: QLearner) -> Played:
+    def two(key: jax.Array) -> Any:
+        state, actors = learner.init(key)
+        runner, _, _ = learner.play(state, actors.runner, EMPTY_CONTEXT, key)
+        chunks, values = [], []
+        for i in range(2):
+            key = jax.random.fold_in(key, i)
+            runner, chunk, rollout = learner.play(state, runner, EMPTY_CONTEXT, key)
+            chunks.append(chunk)
+            values.append(rollout.value)
+        joined = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *chunks)  # [N, K, ...]
+        joined = jax.tree.map(lambda x: x.reshape(2, len(x) // 2, *x.shape[1:]), joined)
+        return state, joined, jnp.concatenate(values)
+
+    return Played(*jax.jit(two)(jax.random.key(3)))
