@@ -59,7 +59,7 @@ window.WebSocket = class extends Plain {
 """
 SEEN = """() => ({
   turn: document.title.match(/Turn (\\d+)/)[1],
-  tells: [...document.querySelectorAll("button.hint[aria-disabled=false]")]
+  hints: [...document.querySelectorAll("button.hint[aria-disabled=false]")]
     .map((button) => button.dataset.key),
   full: document.querySelector(".counters strong").textContent === "8",
 })"""
@@ -84,13 +84,13 @@ def table(agent: str, pause: float, out: Path) -> Iterator[str]:
 
 
 def move(page: Any, number: int, by_pointer: bool) -> None:
-    """Tells what may be told twice of three times, else discards or plays the oldest card."""
+    """Gives a legal hint twice of three times, else discards or plays the oldest card."""
     seen = page.evaluate(SEEN)
-    if number % 3 == 2 or not seen["tells"]:
+    if number % 3 == 2 or not seen["hints"]:
         pressed = ["p" if seen["full"] else "d", "1", "Enter"]
         clicked = ["card-1", "play" if seen["full"] else "discard", "go"]
     else:
-        button = seen["tells"][number % len(seen["tells"])]
+        button = seen["hints"][number % len(seen["hints"])]
         _, _, kind, value = button.split("-")
         pressed = ["h", "rygwb"[int(value)] if kind == "color" else value, "Enter"]
         clicked = [button, "go"]

@@ -28,7 +28,6 @@ from hanabi_rl.evaluation.measure.prediction import predict
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
-from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.storage.files import read_json, write_json
 
 KITCHENS = (
@@ -70,8 +69,7 @@ def train(kitchen: str, seed: int, folder: Path, data: str, steps: int | None) -
     bc_train = run("bc-train", "bc", data=(halves["train"],), val=(halves["test"],))
     run("bc-test", "bc", data=(halves["test"],), val=(halves["train"],))
     run("sp", "ippo")
-    partner = f"{bc_train}?unstuck=3"
-    run("br", "best_response", partners=(partner,), network=KitchenConfig())
+    run("br", "best_response", partners=(f"{bc_train}?unstuck=3",))
     run("hdr", "hdr_ippo", bc_policy=str(bc_train), bc_select="selfplay", kl_weight=0.1)
 
 

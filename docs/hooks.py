@@ -1,5 +1,6 @@
 """mkdocs hooks that generate pages at build: the Python reference from docstrings, commands from
-`--help`, presets, agents and measures from their registries, modules, tutorials and leaderboard."""
+`--help`, hyperparameters from the configs, presets, agents and measures from their registries,
+modules, tutorials and leaderboard."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hyperparameters import hyperparameter_pages
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -21,9 +23,11 @@ from mkdocs.structure.files import File, Files
 import hanabi_rl
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.cli import main
+from hanabi_rl.cli.glossary import GLOSSARY
 from hanabi_rl.evaluation.measure.leaderboard_file import read_board
 from hanabi_rl.evaluation.measure.registry import MEASURES, measures_of
 from hanabi_rl.launch.presets import configs_folder
+from hanabi_rl.runs.metric_names import METRICS
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -34,9 +38,13 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         "presets": "\n".join(_presets()),
         "agents": _agents(),
         "measures": "\n".join(_measures()),
+        "glossary": "\n".join(_glossary()),
+        "training-metrics": "\n".join(_training_metrics()),
         "modules": _modules(),
     }
     made = {f"reference/{name}.md": content for name, content in pages.items()}
+    for name, content in hyperparameter_pages().items():
+        made[f"reference/hyperparameters/{name}.md"] = content
     for path in sorted((Path(config.docs_dir) / "tutorials").glob("*.ipynb")):
         made[f"tutorials/{path.stem}.md"] = _tutorial(path)
     made["results-tables.md"] = "\n".join(_result_tables(Path(config.docs_dir) / "results"))
@@ -122,6 +130,8 @@ def _commands() -> Iterator[str]:
     for name in _subcommands(_printed("--help")):
         text = _printed(name, "--help")
         yield f"\n## {name}\n\n```text\n{text}\n```"
+        if name == "train":
+            yield "\nOptions: [hyperparameters](hyperparameters/index.md) of each algorithm."
         for command in _subcommands(text):
             text = _printed(name, command, "--help")
             yield f"\n### {name} {command}\n\n```text\n{text}\n```"
@@ -169,6 +179,23 @@ def _measures() -> Iterator[str]:
         for measure in measures_of(group):
             label = measure.label.strip().replace("|", "\\|")
             yield f"| `{measure.name}` | {label} | {measure.unit} | {measure.source} |"
+
+
+def _glossary() -> Iterator[str]:
+    yield "# Glossary\n\nAs `hanabi-rl glossary` prints it; [concepts](../concepts.md) has more."
+    for term, meaning in GLOSSARY.items():
+        yield f"\n**{term}**: {meaning}"
+
+
+def _training_metrics() -> Iterator[str]:
+    yield (
+        "# Training metrics\n\nNames in `metrics.jsonl`, TensorBoard and Weights & Biases "
+        "(`--wandb`), and in the records of `train(..., callbacks=[f])`."
+    )
+    for group, metrics in METRICS.items():
+        yield f"\n## {group[0].upper()}{group[1:]}\n\n| name | |\n|---|---|"
+        for name, text in metrics.items():
+            yield f"| `{name}` | {text.replace('|', chr(92) + '|')} |"
 
 
 def _modules() -> str:

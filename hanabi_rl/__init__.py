@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from hanabi_rl.play.decks import evaluation_decks as evaluation_decks
     from hanabi_rl.play.episodes import play_games as play_games
     from hanabi_rl.play.game_episodes import play_episodes as play_episodes
+    from hanabi_rl.runs.callbacks import StopTraining as StopTraining
+    from hanabi_rl.runs.callbacks import TrainingEvaluation as TrainingEvaluation
 
 __version__ = "0.1.0"
 
@@ -66,8 +68,10 @@ _HOME = {
     "Rules": "games.hanabi.rules",
     "SelfPlayAlgorithm": "algorithms.ippo",
     "SelfPlayScores": "api",
+    "StopTraining": "runs.callbacks",
     "TrainContext": "learning.rollout",
     "TrainedRun": "api",
+    "TrainingEvaluation": "runs.callbacks",
     "TrainingSetup": "algorithms.ppo_runner",
     "act": "agents.policy",
     "action_slices": "games.hanabi.actions",

@@ -32,7 +32,9 @@ from hanabi_rl.evaluation.reporting.tables import to_text
 from hanabi_rl.evaluation.reporting.training_report import score_table
 from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.launch.presets import configs_folder, load_preset
+from hanabi_rl.runs.callbacks import Callback, use_callbacks
 from hanabi_rl.runs.run_dir import LATEST_POLICY, create_run
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.jax_settings import with_fixed_settings
@@ -55,7 +57,13 @@ class TrainedRun:
     """The reported policy."""
 
 
-def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: Any) -> TrainedRun:
+def train(
+    algorithm: str | Algorithm,
+    preset: str | None = "quick",
+    *,
+    callbacks: Sequence[Callback] = (),
+    **fields: Any,
+) -> TrainedRun:
     """Train one run as `hanabi-rl train` does, with its printed report.
 
     Args:
@@ -63,6 +71,8 @@ def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: An
         preset: preset of the algorithm, of another one (`"ippo/small"`), or a .toml file; None: the
             config's defaults. With another `game` than Hanabi, quick is that game's preset, or
             overcooked's settings.
+        callbacks: functions called with the `TrainingEvaluation` of each evaluation during
+            training, the initial one included; raising `StopTraining` in one ends training.
         fields: fields of the config that replace the preset's: `total_steps=100_000`,
             `network={"kind": "gru"}`, `game=Rules(3)`.
 
@@ -99,7 +109,8 @@ def train(algorithm: str | Algorithm, preset: str | None = "quick", **fields: An
         run_dir=None if chosen is None else Path(chosen),
     )
     try:
-        summary = entry.run(dataclasses.replace(config, run_dir=str(folder)))
+        with use_callbacks(entry.name, callbacks):
+            summary = entry.run(dataclasses.replace(config, run_dir=str(folder)))
     finally:
         if chosen is None and not any(folder.iterdir()):  # a start that failed
             folder.rmdir()
@@ -137,6 +148,7 @@ def evaluate(
     games: int = 1000,
     seed: int = 0,
     *,
+    game: Rules | Game | str | None = None,
     players: int | None = None,
     sample: bool = False,
 ) -> SelfPlayScores:
@@ -144,10 +156,13 @@ def evaluate(
 
     Args:
         seed: seed of the decks and of sampled actions.
-        players: number of players of an agent that plays any game; default 2.
-        sample: sample actions instead of taking the most likely.
+        game: game of an agent that plays any game, or `NAME` or `NAME:VARIANT` of one; default:
+            that of the trained agents, otherwise Hanabi.
+        players: number of players of such an agent in Hanabi; default 2.
+        sample: sample actions instead of taking the most likely; games other than Hanabi have
+            their own default.
     """
-    ((name, policy),) = _load([agent], players)
+    ((name, policy),) = _load([agent], players, game)
     return SelfPlayScores(name, evaluate_selfplay(policy, games, seed, sample=sample))
 
 
@@ -189,6 +204,7 @@ def cross_play(
     games: int = 1000,
     seed: int = 0,
     *,
+    game: Rules | Game | str | None = None,
     players: int | None = None,
     sample: bool = False,
     cache: str | Path | None = None,
@@ -202,7 +218,7 @@ def cross_play(
     Other arguments are those of `evaluate`. Raises ValueError for agents of different games or an
     agent given twice.
     """
-    loaded = _load(agents, players)
+    loaded = _load(agents, players, game)
     names, policies = [name for name, _ in loaded], [policy for _, policy in loaded]
     lineup = make_agents(policies, names, names)
     cells = None if cache is None else CellCache(Path(cache))
@@ -282,17 +298,24 @@ def gauntlet(
     )
 
 
-def _load(agents: Sequence[Agent], players: int | None) -> list[tuple[str, Policy]]:
+def _load(
+    agents: Sequence[Agent], players: int | None, game: Rules | Game | str | None = None
+) -> list[tuple[str, Policy]]:
     """Agents of one game with unique names."""
     if isinstance(agents, str | Path):
         raise TypeError(f"expected a list of agents, got {agents!r}")
     named = [str(agent) for agent in agents if isinstance(agent, str | Path)]
     fixed = [one for one in agents if not isinstance(one, str | Path | type)]
     rules = as_policy(fixed[0]).rules if fixed else None
+    if isinstance(game, str) and (fixed or not named):
+        rules = game_from_text(game, rules)
+    elif game is not None and not isinstance(game, str):
+        rules = game
     if rules is not None:
         loaded = {name: load_policy(name, rules) for name in named}
     else:
-        loaded = dict(zip(named, load_agents(named, players), strict=True))
+        text = game if isinstance(game, str) else None
+        loaded = dict(zip(named, load_agents(named, players, text), strict=True))
         rules = loaded[named[0]].rules if named else Rules(num_players=players or 2)
     labels = dict(zip(named, short_labels(named), strict=True))
     found: list[tuple[str, Policy]] = []
@@ -307,6 +330,11 @@ def _load(agents: Sequence[Agent], players: int | None) -> list[tuple[str, Polic
         if name in taken and not isinstance(agent, str | Path):
             name = next(
                 f"{name} {n}" for n in range(2, len(agents) + 2) if f"{name} {n}" not in taken
+            )
+        if game is not None and policy.rules != rules:
+            raise ValueError(
+                f"{name}: expected an agent of {rules.difference_from(policy.rules)}, got one of "
+                f"{policy.rules.difference_from(rules)}"
             )
         found.append((name, policy))
     return found

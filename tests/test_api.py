@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,31 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.policies import network_policy
+from support.runs import read_lines
 
 import hanabi_rl
-from hanabi_rl import Bot, Rules, cross_play, evaluate, gauntlet, load_policy, play_games, train
+from hanabi_rl import (
+    Bot,
+    IPPOConfig,
+    Rules,
+    StopTraining,
+    TrainingEvaluation,
+    cross_play,
+    evaluate,
+    gauntlet,
+    load_policy,
+    play_games,
+    train,
+)
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.base import Algorithm
+from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.evaluation.measure import gauntlet as of_gauntlet
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.play.decks import evaluation_decks
-from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.play.game_episodes import play_episodes
+from hanabi_rl.runs.config import RunConfig, saved_config
+from hanabi_rl.storage.files import read_json
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
 
@@ -82,6 +100,22 @@ def test_names_and_objects_play_one_game() -> None:
         evaluate(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the same one as First and as First 2"):
         cross_play([First(RULES), First(RULES)], games=4)
+
+
+def test_game_of_agents_that_play_any_game() -> None:
+    short = Overcooked("cramped_room", horizon=30)
+    found = evaluate("bot:errand", games=3, seed=2, game=short)
+    errand = load_policy("bot:errand", short)
+    played = play_episodes((errand, errand), 3, 2)
+    np.testing.assert_array_equal(found.games.actions, played.actions)
+    with_random = cross_play(["bot:errand", "bot:random"], games=2, game=short)
+    assert with_random.matrix.rules == short and with_random.names == ["bot:errand", "bot:random"]
+    again = evaluate(errand, games=3, seed=2, game=short)
+    np.testing.assert_array_equal(again.games.actions, played.actions)
+    assert cross_play([errand], games=2, game="overcooked").matrix.rules == short
+    for agent in (errand, First(RULES)):
+        with pytest.raises(ValueError, match="expected an agent of .*(ring|overcooked)"):
+            evaluate(agent, games=3, game="overcooked:coordination_ring")
 
 
 def test_gauntlet_averages_families(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,3 +220,33 @@ def test_train_runs_an_algorithm(tmp_path: Path) -> None:
     assert run.policy.identity() == load_policy(tmp_path / "run").identity()
     assert run.summary["eval_games"] == 8 == evaluate(run.policy, 8).games.scores.size
     assert jax.tree.leaves(run.policy)
+
+
+def test_callback_stops_a_reported_run(tmp_path: Path) -> None:
+    """Stopped after 1 of 3 updates and resumed, it equals the run that was never stopped."""
+    seen: list[TrainingEvaluation] = []
+
+    def stop(found: TrainingEvaluation) -> None:
+        seen.append(found)
+        assert math.isfinite(found.metrics["selfplay_mean"])
+        if found.steps:
+            raise StopTraining
+
+    fields: dict[str, Any] = {
+        "total_steps": 3 * 256, "num_envs": 32, "num_steps": 8, "num_minibatches": 2,
+        "eval_games": 8, "report_games": 8, "tensorboard": False, "eval_every": 1,
+    }  # fmt: skip
+    run = train("ippo", "small", callbacks=[stop], run_dir=tmp_path / "a", **fields)
+    assert [found.steps for found in seen] == [0, 256] and seen[1].total_steps == 768
+    assert {*seen[1].metrics, "step", "wall_s"} == {*read_lines(run.run_dir)[1]}
+    assert run.summary["env_steps"] == 256 and (run.run_dir / "learning-curve.png").exists()
+    assert run.summary["selfplay_mean"] == evaluate(run.policy, 8).mean.mean
+    whole = train("ippo", "small", run_dir=tmp_path / "b", **fields)
+    config = saved_config(IPPOConfig, run.run_dir, algorithm="ippo")
+    ALGORITHMS["ippo"].run(
+        dataclasses.replace(config, run_dir=str(run.run_dir), resume=True, preset="small")
+    )
+    for folder in ("policy", "policy-latest"):
+        found, expected = (load_policy(one.run_dir / folder) for one in (run, whole))
+        assert found.identity() == expected.identity()
+    assert read_json(run.run_dir / "summary.json")["env_steps"] == 768

@@ -107,7 +107,10 @@ class LanguageModel:
         if lines.pop():  # cut short when its program was killed
             self._file.write(b"\n")
         for line in filter(None, lines):
-            record = json.loads(line) if line.endswith(b"}") else {}
+            try:
+                record = json.loads(line)
+            except ValueError:  # cut short
+                continue
             if "answer" in record:
                 key = self._request_key(record["request"], record["server"])
                 self._answers[key] = record["answer"]
@@ -139,6 +142,9 @@ class LanguageModel:
                 break
             else:
                 left = deadline - time.monotonic()
+                if left <= 0:
+                    problem = "move timeout"
+                    break
                 try:
                     answer = self._call(request, min(left, config.timeout_s), options, about)
                 except _CallFailedError as error:
@@ -208,7 +214,8 @@ class LanguageModel:
         headers = getattr(getattr(error, "response", None), "headers", {})
         failed = _CallFailedError(self._without_key(f"{type(error).__name__}: {text}"))
         with contextlib.suppress(ValueError):  # it can also be a date
-            failed.pause_s = float(headers.get("retry-after", ""))
+            pause = float(headers.get("retry-after", ""))
+            failed.pause_s = pause if pause >= 0 else None
         return failed
 
     async def _ask(self, request: Mapping[str, Any], timeout_s: float) -> tuple[str, int]:

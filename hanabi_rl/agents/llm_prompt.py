@@ -32,7 +32,7 @@ After a play or a discard the player draws a card, its newest. Once the deck is 
 player has one more turn.
 """
 _CARD_NUMBERS = {
-    "words": "Cards of a hand count from 1, the oldest.\n",
+    "words": "Slots of a hand count from 1, the oldest card.\n",
     "openspiel": """\
 Cards of a hand count from 0, the oldest, but from 1 in the list of moves so far. The hands begin \
 with yours and go around the table. `R1 || X1|RG1` is a red 1 of which its owner knows by hints \
@@ -89,7 +89,7 @@ def make_messages(
 
 
 def option_texts(question: Mapping[str, Any], notation: Notation) -> Iterator[str]:
-    """Text of each legal move, in order: `Play card 1` or `(Play 0)`."""
+    """Text of each legal move, in order: `Play slot 1` or `(Play 0)`."""
     view = question["view"]
     for option in question["legal"]:
         if notation == "words":
@@ -121,7 +121,7 @@ def position_text(view: Frame) -> str:
         lines.append("Your hand:" if own else f"{name}'s hand, and what {name} knows of it:")
         for slot, card in enumerate(view["hands"][seat], start=1):
             face = "" if own else f"{letters[card['card'][0]]}{card['card'][1]}, "
-            lines.append(f"  card {slot}: {face}{_knowledge_text(card, letters)}")
+            lines.append(f"  slot {slot}: {face}{_knowledge_text(card, letters)}")
     return "\n".join(lines)
 
 
@@ -151,8 +151,8 @@ def _words(text: str) -> list[str]:
 
 def fallback_move(question: Mapping[str, Any]) -> int:
     """Action for a model without a legal answer: discard the oldest card without a hint, otherwise
-    give the first legal hint, otherwise discard the oldest card. It plays no card unless nothing
-    else is legal."""
+    give the first legal hint, otherwise discard the oldest card. It plays a card only if no
+    discard and no hint is legal."""
     view, legal = question["view"], question["legal"]
     hand = view["hands"][view["you"]]
     discards = [option for option in legal if option["kind"] == "discard"]

@@ -2,8 +2,8 @@
 
 A query is one line, and so is its answer:
 
-    {"game": 7, "view": {...}, "last": ["Bob tells you red: card 2"], "legal": [{"action": 5,
-        "text": "Play card 1"}, ...]}
+    {"game": 7, "view": {...}, "last": ["Bob hints you red: slot 2"], "legal": [{"action": 5,
+        "text": "Play slot 1"}, ...]}
     {"action": 5}
 
 `view` is a person's view from the seat (`view_json.table_frame`), `last` the moves since the seat's

@@ -311,7 +311,7 @@ def _file_module(place: str) -> types.ModuleType | None:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         # Python's cached bytecode answers for any text of equal length saved within a second.
-        exec(compile(source, file, "exec"), module.__dict__)
+        exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
     except BaseException:
         del sys.modules[name]
         raise

@@ -19,7 +19,7 @@ _DIRECTIONS = [CHANNELS.index(f"own direction {side}") for side in ("up", "down"
 
 
 class Recent(flax.struct.PyTreeNode):
-    """What the wrapper remembers of the last K steps of each game of a batch."""
+    """Memory of the last K steps of each game of a batch."""
 
     inner: PyTree
     """Carry of the policy."""

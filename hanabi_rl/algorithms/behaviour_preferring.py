@@ -86,6 +86,7 @@ class BehaviourPreferringConfig(IPPOConfig):
     event_weights: Annotated[AnyEventWeights, tyro.conf.AvoidSubcommands] = dataclasses.field(
         default_factory=EventWeights
     )
+    """Candidate weights of the events of the game."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -256,8 +257,9 @@ class PairLearner:
         return {"pair": f"{self.number + 1}/{self.config.num_pairs}", **score}
 
     def policy(self, learners: PerLearner) -> NetworkPolicy:
-        """Not saved by `Trainer`, but with the complete pair."""
-        raise NotImplementedError
+        """Response of the last evaluation; saved with the complete pair."""
+        del learners
+        return self.snapshots[-1].policies.response
 
     def evaluate(self, learners: PerLearner) -> dict[str, float]:
         """Score of the pair, kept with its policies in `snapshots`."""
@@ -369,7 +371,7 @@ def _finish(
         "pair_score_mean": float(scores.mean()),
         "rewards": len(config.score_weights)
         * len(biased_reward_space(config.event_weights, config.max_events)),
-        "env_steps": 2 * config.num_pairs * config.num_updates * config.num_envs * config.num_steps,
+        "env_steps": 2 * sum(record["curve"][-1][0] for record in records),
         "preset": config.preset,
     }
 

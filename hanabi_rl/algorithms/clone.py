@@ -35,6 +35,7 @@ class CloneConfig(RunConfig):
     """Policy of the BC run to use: best validation accuracy, best self-play or lowest validation
     cross-entropy (loss)."""
     bc: BCTrainConfig = dataclasses.field(default_factory=BCTrainConfig)
+    """Training of the clone, if `bc_policy` is missing."""
 
 
 def clone_rules(config: CloneConfig) -> Any:

@@ -18,7 +18,7 @@ from hanabi_rl.storage.validation import UnitInterval
 
 @dataclasses.dataclass(frozen=True)
 class E3TConfig(IPPOConfig):
-    """Train with a noisy moving average of the learner as partner (E3T)."""
+    """Train with a noisy moving average of the learner as partner (E3T, Yan et al. 2023)."""
 
     epsilon: UnitInterval = 0.5
     """Probability of a random partner move: 0.5 in the paper, 0.25 in ZSC-Eval's script."""

@@ -28,16 +28,20 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import losses
 from hanabi_rl.learning.partner_population import stack_policies
 from hanabi_rl.learning.ppo import PPO, Objective
+from hanabi_rl.learning.schedules import Course, value_at
 from hanabi_rl.storage.validation import Range, UnitInterval
 
 
 @dataclasses.dataclass(frozen=True)
 class HDRIPPOConfig(CloneConfig, PartnerConfig, PPORunConfig):
-    """Train a human-like partner: IPPO from a clone of recorded games, regularised towards it."""
+    """Train a human-like partner: IPPO from a clone of recorded games, regularised towards it
+    (HDR-IPPO, AH2AC2 section 4.2)."""
 
     kl_weight: UnitInterval = 0.25
     """KL weight: the loss is (1 - kl_weight) * IPPO + kl_weight * KL(BC || policy) (AH2AC2 eq. 2).
     """
+    final_kl_weight: UnitInterval | None = None
+    """KL weight at the end of training, reached along `coef_schedule`; None: `kl_weight`."""
     partner_prob: UnitInterval = 0.3
     """Probability that one of `partners` holds a seat that the learner does not have to hold.
     Without partners the learner holds every seat, as in the paper."""
@@ -49,7 +53,7 @@ class HDRIPPOConfig(CloneConfig, PartnerConfig, PPORunConfig):
     """Greedy games per reported score, on decks not used for selection."""
 
 
-def hdr_objective(kl_weight: float) -> Objective:
+def hdr_objective(kl_weight: Course) -> Objective:
     """(1 - kl_weight) * L_IPPO + kl_weight * KL(BC || policy), AH2AC2 eq. 2; value and entropy
     terms are scaled too, and both are multiplied by `decision_fraction` (see `losses`)."""
 
@@ -59,14 +63,15 @@ def hdr_objective(kl_weight: float) -> Objective:
         assert batch.reference_logits is not None, "HDR-IPPO needs a reference policy"
         kl = losses.kl_to_reference(batch.reference_logits, logits)
         weighted_kl = jnp.sum(batch.actor_weight * kl)
-        return (1.0 - kl_weight) * ippo_loss + kl_weight * weighted_kl, {"kl_to_bc": weighted_kl}
+        weight = value_at(kl_weight, batch.progress)
+        return (1.0 - weight) * ippo_loss + weight * weighted_kl, {"kl_to_bc": weighted_kl}
 
     return objective
 
 
 def hdr_ippo(config: HDRIPPOConfig, bc: NetworkPolicy) -> PPO:
     """PPO learner: the cloned policy's network with a critic."""
-    return PPO(config=config, network=bc.network, objective=hdr_objective(config.kl_weight))
+    return PPO(config, bc.network, objective=hdr_objective(config.course("kl_weight")))
 
 
 def _calibrated(clone: NetworkPolicy, policy: NetworkPolicy, config: RLRunConfig) -> float:

@@ -1,12 +1,13 @@
 """IPPO: self-play from scratch, feed-forward (AH2AC2's baseline) or recurrent."""
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, PPORunConfig, TrainingSetup
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
 from hanabi_rl.evaluation.reporting.training_report import link_lines, score_dict, score_table
+from hanabi_rl.learning.config import LRSchedule
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.networks import FEED_FORWARD
@@ -15,12 +16,12 @@ from hanabi_rl.storage.validation import NonNegative
 
 @dataclasses.dataclass(frozen=True)
 class IPPOConfig(PPORunConfig):
-    """Train agents in self-play from scratch (IPPO)."""
+    """Train agents in self-play from scratch (IPPO, de Witt et al. 2020)."""
 
-    lr_schedule: Literal["linear", "constant"] = "constant"
-    """linear: falls to 0 over the run, constant within an update."""
+    lr_schedule: LRSchedule = "constant"
     entropy_coef: NonNegative = 0.01
     network: NetworkField = FEED_FORWARD
+    """Network of the policy and the critic; `kind` selects its class."""
 
 
 class SelfPlayAlgorithm(PPOAlgorithm):

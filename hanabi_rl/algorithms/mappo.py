@@ -28,7 +28,7 @@ PyTree = Any
 
 @dataclasses.dataclass(frozen=True)
 class MAPPOConfig(IPPOConfig):
-    """Train agents in self-play from scratch with a central critic (MAPPO)."""
+    """Train agents in self-play from scratch with a central critic (MAPPO, Yu et al. 2022)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ conventions.
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from hanabi_rl.algorithms.ppo_runner import TrainingSetup
 from hanabi_rl.games.hanabi.start_states import StartStates
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, self_play_collector
+from hanabi_rl.learning.config import LRSchedule
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel
 from hanabi_rl.learning.rewards import HanabiShaping
@@ -38,19 +39,19 @@ BELIEF = "belief.safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class OBLConfig(IPPOConfig):
-    """Train agents without conventions, level by level (off-belief learning)."""
+    """Train agents without conventions, level by level (off-belief learning, Hu et al. 2021)."""
 
     previous_level: str | None = None
     """Previous level: an OBL run or any structured agent of equal widths, whose moves the past is
     interpreted as. None: level 1."""
     belief: BeliefTraining = dataclasses.field(default_factory=BeliefTraining)
+    """Training of the belief, above level 1."""
     num_hands: PositiveInt = 1
     """Sampled hands per decision, averaged."""
     max_rounds: PositiveInt = 1
     """Maximum rounds in a fictitious game before the critic's estimate, weighted by `gae_lambda`. 1
     in the paper."""
-    lr_schedule: Literal["linear", "constant"] = "linear"
-    """linear: falls to 0 over the run, constant within an update."""
+    lr_schedule: LRSchedule = "linear"
     gamma: UnitInterval = 0.999
     shaping: Annotated[HanabiShaping, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=HanabiShaping

@@ -19,7 +19,7 @@ from hanabi_rl.learning.rollout import EpisodeSetup, SampleEpisode, self_play
 
 @dataclasses.dataclass(frozen=True)
 class OtherPlayConfig(IPPOConfig):
-    """Train under random colour permutations per seat (Other-Play)."""
+    """Train under random colour permutations per seat (Other-Play, Hu et al. 2020)."""
 
 
 def renamed_colors(rules: Rules) -> SampleEpisode:

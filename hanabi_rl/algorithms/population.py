@@ -30,7 +30,7 @@ from hanabi_rl.evaluation.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.evaluation.reporting.training_report import score_dict, score_table
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.population import DiversityBonus, PopulationPPO
-from hanabi_rl.learning.ppo import LearnerState
+from hanabi_rl.learning.rollout_learner import LearnerState
 from hanabi_rl.runs.run_dir import (
     BEST_POLICY,
     EVALUATED,

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
@@ -40,6 +42,7 @@ from hanabi_rl.learning.config import PPOConfig, RolloutConfig, check_divides
 from hanabi_rl.learning.partner_population import PartnerPopulation, with_precision
 from hanabi_rl.learning.rollout import RunnerState, TrainContext
 from hanabi_rl.learning.rollout_learner import LearnerState, RolloutLearner
+from hanabi_rl.learning.schedules import falling
 from hanabi_rl.runs.config import RunConfig, saved_config, with_game
 from hanabi_rl.runs.run_dir import (
     BEST_POLICY,
@@ -323,12 +326,13 @@ def restore_schedules(
         lambda: saved_config(type(config), run_dir, algorithm=algorithm)
     )
     updates = started.num_updates
-    if config.lr_schedule == "linear" and config.num_updates > updates:
+    if config.lr_schedule != "constant" and config.num_updates > updates:
+        rates = falling(config.lr_schedule, config.lr, config.final_lr, updates)
         print(
-            f"Warning: the linear learning rate ends with update {updates:,}, as this run was "
-            f"started; the {config.num_updates - updates:,} updates after it keep its last rate, "
-            f"{config.lr / updates:.3g}. For a rate that falls over all {config.num_updates:,} "
-            "updates start a new run.",
+            f"Warning: the {config.lr_schedule} learning rate ends with update {updates:,}, as "
+            f"this run was started; the {config.num_updates - updates:,} updates after it keep its "
+            f"last rate, {rates(jnp.int32(updates - 1)):.3g}. For a rate that falls over all "
+            f"{config.num_updates:,} updates start a new run.",
             file=sys.stderr,
         )
     return dataclasses.replace(ppo, schedule_updates=updates)
@@ -352,7 +356,7 @@ class PPOLearner:
 
     def update(self, state: LearnerState, actors: RunnerState) -> tuple[Any, Any, Any]:
         """See `Learner`; the first update starts the clock of `steps_per_s`."""
-        self.last_log = self.last_log or (time.monotonic(), int(state.update.max()))
+        self.last_log = self.last_log or (time.monotonic(), int(np.max(state.update)))
         return self.compiled(state, actors, self.context)
 
     def terms(self, number: int, metrics: dict[str, Any]) -> dict[str, Any]:

@@ -45,12 +45,12 @@ class QLearning(SelfPlayAlgorithm):
 
     config = QRunConfig
     mixing: Mixing
-    learner: type[QLearner] = QLearner
+    q_learner: type[QLearner] = QLearner
 
     def training(self, config: QRunConfig, clone: None) -> TrainingSetup:
         """See `PPOAlgorithm`."""
         return TrainingSetup(
-            self.learner(config, config.network, mixing=self.mixing),
+            self.q_learner(config, config.network, mixing=self.mixing),
             f"{self.title} from scratch",
             evaluate=evaluate_saved,
             temperature=lambda policy, config: TEMPERATURE,

@@ -6,6 +6,7 @@ from typing import Any
 
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.runs.config import RunConfig
+from hanabi_rl.storage.compilation_cache import free_compiled_programs
 from hanabi_rl.storage.words import did_you_mean
 
 
@@ -50,14 +51,14 @@ ALGORITHMS = _Algorithms(
     "obl",
 )
 """All algorithms by name: the `ALGORITHM` of the module of that name in this package. A new
-algorithm is its module, one line here, configs/NAME/quick.toml and train/NAME.py. Raises
-ValueError for an unknown name."""
+algorithm is its module, one line here and in mkdocs.yml, configs/NAME/quick.toml and train/NAME.py.
+Raises ValueError for an unknown name."""
 
 
 def run(algorithm: str, config: RunConfig) -> dict[str, Any]:
-    """Train and report; return the contents of `summary.json`. A finished run is only reported
-    again.
+    """Train and report, or only report a finished run; return the contents of `summary.json`.
 
     Raises ValueError for an unknown algorithm, and as the run does.
     """
+    free_compiled_programs()  # of earlier runs
     return ALGORITHMS[algorithm].run(config)

@@ -10,7 +10,7 @@ class SAD(QLearning):
 
     title = "SAD"
     mixing = "sum"
-    learner = SADLearner
+    q_learner = SADLearner
 
 
 ALGORITHM = SAD()

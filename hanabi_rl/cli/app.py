@@ -23,6 +23,7 @@ from hanabi_rl.cli.data import DATA_COMMANDS, replay_command
 from hanabi_rl.cli.evaluate import evaluate
 from hanabi_rl.cli.export import export
 from hanabi_rl.cli.gauntlet import gauntlet
+from hanabi_rl.cli.glossary import glossary
 from hanabi_rl.cli.human_likeness import human_likeness
 from hanabi_rl.cli.leaderboard import leaderboard
 from hanabi_rl.cli.live import live
@@ -69,6 +70,7 @@ _COMMANDS: Mapping[str, Any] = {
     "live": live,
     "llm": llm,
     "agents": list_agents,
+    "glossary": glossary,
     "export": export,
     "replay": replay_command,
     "serve": serve,

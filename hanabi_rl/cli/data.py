@@ -23,6 +23,8 @@ from hanabi_rl.storage.validation import BoundedCount, Port, Seed, UnitInterval
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from hanabi_rl.data.games import Games
     from hanabi_rl.games.hanabi.rules import Rules
 
@@ -252,7 +254,7 @@ def replay_command(
     port: Port = 8642,
     no_browser: Flag = False,
 ) -> None:
-    """Print a recorded game turn by turn, Hanabi with its hanab.live link, or show Overcooked.
+    """Print a recorded game turn by turn, Hanabi with its hanab.live link, or show it on a page.
 
     Args:
         source: .safetensors (AH2AC2), .json or .jsonl (hanab.live), .openspiel, or a replay link;
@@ -260,22 +262,24 @@ def replay_command(
         game: index of the game in the file, from 0.
         turn: print only this turn; 1: the deal or the start.
         conventions: annotate each move with its meaning and violations by the H-Group conventions.
-        browser: replay a game of Overcooked on a page, with pause, steps and speed.
+        browser: replay the games on a page, from `--game` on.
         port: port of that page on this machine; 0: any free port.
         no_browser: print the address of that page without opening a browser.
     """
-    if overcooked.is_source(source):
-        if not browser:
-            overcooked.print_replay(source, game, turn)
-            return
-        check_extra()
-        app = overcooked.replay_app(source, game)
+
+    def show(app: Starlette, path: str) -> None:
         listening = listen(HOST, port)
         with contextlib.suppress(KeyboardInterrupt):
-            run_page(app, listening, source, f"replay/{game}", open_browser=not no_browser)
-        return
+            run_page(app, listening, source, path, open_browser=not no_browser)
+
     if browser:
-        raise ValueError(f"--browser: expected games of Overcooked, got {source}")
+        check_extra()
+    if overcooked.is_source(source):
+        if browser:
+            show(overcooked.replay_app(source, game), f"replay/{game}")
+        else:
+            overcooked.print_replay(source, game, turn)
+        return
     from hanabi_rl.data.files import load_nonempty_games
     from hanabi_rl.data.formats.hanab_live import decode_link, is_link, replay_link
     from hanabi_rl.evaluation.measure.annotate import annotate
@@ -285,13 +289,19 @@ def replay_command(
         notes = [str(note) for note in annotate(rules, deck, moves)] if conventions else ()
         return render_game(rules, deck, moves, turn, notes)
 
-    if is_link(source):
+    if is_link(source) and not browser:
         linked = decode_link(source)
         print(text(linked.rules, linked.deck, linked.actions.tolist()))
         return
     games = load_nonempty_games(source)
     if not 0 <= game < len(games):
         raise ValueError(f"expected --game in 0..{len(games) - 1}, got {game}")
+    if browser:
+        from hanabi_rl.people.serve.recorded import RecordedGames
+        from hanabi_rl.people.serve.web import make_app
+
+        show(make_app(RecordedGames(games)), f"game/{game}")
+        return
     deck, moves = games.decks[game], games.moves(game)
     print(text(games.rules, deck, moves))
     try:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from hanabi_rl.storage.extras import install_command
-from hanabi_rl.storage.files import check_readable
+from hanabi_rl.storage.files import check_readable, read_text
 from hanabi_rl.storage.validation import PositiveInt, Range, Seconds
 
 TRANSCRIPT = "transcript.jsonl"
@@ -68,7 +68,7 @@ def llm(
         )
     if conventions not in (None, "h-group"):
         check_readable("--conventions", Path(conventions), "a text file")
-        text = Path(conventions).read_text()
+        text = read_text(Path(conventions))
     else:
         text = H_GROUP if conventions else ""
     config = LLMConfig(

@@ -47,6 +47,8 @@ def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
             if not isinstance(part, dict):
                 printed += f"{to_text(part)}\n"
                 print(to_text(part, styled=screen.isatty()), file=screen, flush=True)
+        if screen.isatty():
+            print("Terms: hanabi-rl glossary", file=sys.stderr)
         for written in filter(None, (plot, out)):
             print(f"Written: {written}", file=sys.stderr)
         if (whole := explained(printed.rstrip("\n"))) != printed.rstrip("\n"):

@@ -121,19 +121,17 @@ def played_interdependence(
     from hanabi_rl.evaluation.measure.ratio import ratios_dict
     from hanabi_rl.evaluation.overcooked.interdependence import count_links, interdependence_ratios
     from hanabi_rl.evaluation.reporting.overcooked import interdependence_parts
-    from hanabi_rl.games.overcooked.state import pack_scenes, start_scene
     from hanabi_rl.games.overcooked.traces import Traces
     from hanabi_rl.games.registry import game_to_text
     from hanabi_rl.play.game_episodes import play_episodes
 
     check_overcooked(policies, names)
     rules, agent, partner = policies[0].rules, names[0], names[-1]
-    kitchen, teams = rules.layout, {}
-    starts = pack_scenes(kitchen, [start_scene(kitchen, rules.starts)] * games)
+    teams = {}
     for seat in range(len(names)):
         lineup = policies[0], policies[-1]
         played = play_episodes(lineup, games, seed, seating=(seat, 1 - seat))
-        traces = Traces(kitchen, starts, played.actions, played.lengths)
+        traces = Traces(rules.layout, played.starts, played.actions, played.lengths)
         title = f"{agent} at seat {seat}" if len(names) > 1 else "self-play"
         teams[title] = interdependence_ratios(count_links(traces))
     played_games = f"{count(games, 'sampled game')} of {game_to_text(rules)}"

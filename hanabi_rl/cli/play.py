@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.people.serve.local import LocalPlay
-    from hanabi_rl.people.serve.partner_protocol import Partners
+    from hanabi_rl.people.serve.partner_protocol import LazyPartners, Partners
 
     Seated = tuple[Rules, list[str], Callable[[], Partners], list[str], bool]
     """Rules; names of the agents in the seats that the user does not take; function that makes
@@ -145,9 +145,13 @@ def play(
         with contextlib.suppress(KeyboardInterrupt):
             app = make_app(make_play(starting), move_delay, at_end=starting.give_up)
             run_page(app, listening, f"games are saved in {out}", open_browser=not no_browser)
-    if starting.give_up():
-        # compilation cannot be stopped and may abort with a message at a regular exit; every move
-        # on the page is already on disk
+    exit_compiling(starting)
+
+
+def exit_compiling(*partners: LazyPartners) -> None:
+    """End the process if partners are still being compiled, which cannot be stopped and may abort
+    with a message at a regular exit. Every move on a page is already on disk."""
+    if any(each.give_up() for each in partners):
         sys.stdout.flush()
         os._exit(0)
 

@@ -31,7 +31,8 @@ def predict(
 
     The tables have accuracy and cross-entropy by kind of move and by turn, and the moves with the
     highest cross-entropy. In Overcooked: accuracy, accuracy of moves (decisions other than stay)
-    and cross-entropy, with intervals over pairs of players, beside the best constant prediction.
+    and cross-entropy, with intervals over pairs of players; the same of the best constant
+    prediction.
 
     Args:
         file: .safetensors (AH2AC2, or games of Overcooked, also FILE?part=train or FILE?part=test),

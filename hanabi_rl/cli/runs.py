@@ -53,7 +53,9 @@ def list_runs(folder: tyro.conf.Positional[Path] = Path("runs")) -> Parts:
     found, unreadable = [], []
     for place in find_runs(folder):
         try:
-            found.append(read_run(place))
+            run = read_run(place)
+            _ = run.metrics, run.summary  # read here, where errors are listed
+            found.append(run)
         except ValueError as error:
             unreadable.append(str(error))
     if not found and not unreadable:

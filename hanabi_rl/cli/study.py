@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 
 from hanabi_rl.cli.agents import File, Flag, load_hanabi_agents
-from hanabi_rl.cli.play import check_extra, listen, progress
+from hanabi_rl.cli.play import check_extra, exit_compiling, listen, progress
 from hanabi_rl.people.serve.request_limits import NetworkLimits
 from hanabi_rl.storage.files import check_readable
 from hanabi_rl.storage.validation import BoundedCount, Port, Seconds
 from hanabi_rl.storage.words import count
 
 if TYPE_CHECKING:
+    from hanabi_rl.people.serve.partner_protocol import LazyPartners
     from hanabi_rl.people.study.folder import StudyFolder
     from hanabi_rl.people.study.play import StudyPlay
 
@@ -61,7 +63,7 @@ def study(
     # not `.lock`, which `hanabi-rl games` takes while the server runs
     with lock_run_dir(folder.path, "server", "--state", ".server"):
         listening = listen(host, port)
-        play = _tables(folder, slots)
+        play, partners = _tables(folder, slots)
         scheme = "http" if tls_cert is None else "https"
         print(
             f"The study is at {scheme}://{host}:{listening.getsockname()[1]}/ (Ctrl-C stops; "
@@ -69,7 +71,9 @@ def study(
             flush=True,
         )
         config = GuardedConfig(
-            lambda limiter: make_study(play, move_delay, limiter),
+            lambda limiter: make_study(
+                play, move_delay, limiter, at_end=lambda: [each.give_up() for each in partners]
+            ),
             limits,
             log_level="warning",
             access_log=False,  # network addresses are personal data
@@ -81,6 +85,7 @@ def study(
         )
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listening])
+    exit_compiling(*partners)
 
 
 def export_games(study: Path, out: Path, unfinished: Flag = False) -> None:
@@ -158,8 +163,9 @@ def _studies() -> Path:
     return configs_folder() / "study"
 
 
-def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
+def _tables(folder: StudyFolder, slots: int) -> tuple[StudyPlay, list[LazyPartners]]:
     from hanabi_rl.agents.preloaded_profile import has_profile
+    from hanabi_rl.people.serve.partner_protocol import LazyPartners, Partners
     from hanabi_rl.people.serve.runner import PartnerRunner
     from hanabi_rl.people.study.play import StudyPlay
 
@@ -167,11 +173,15 @@ def _tables(folder: StudyFolder, slots: int) -> StudyPlay:
     with progress(f"loading {', '.join(names)}"):
         policies = dict(zip(names, load_hanabi_agents(names, players), strict=True))
     rules = policies[names[0]].rules
-    with progress("compiling"):
-        partners = {
-            name: PartnerRunner([policy] * (players - 1), rules, slots)
-            for name, policy in policies.items()
-        }
+
+    def compiled(name: str) -> Partners:
+        with progress(f"compiling {name}"):
+            return PartnerRunner([policies[name]] * (players - 1), rules, slots)
+
     identities = {name: policy.identity() for name, policy in policies.items()}
     remembering = [name for name, policy in policies.items() if has_profile(policy)]
-    return StudyPlay(folder, rules, partners, identities, remembering)
+    partners: dict[str, LazyPartners] = {}
+    play = StudyPlay(folder, rules, partners, identities, remembering)
+    # in the background, while participants read and answer the first pages
+    partners |= {name: LazyPartners(functools.partial(compiled, name)) for name in names}
+    return play, list(partners.values())

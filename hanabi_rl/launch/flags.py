@@ -85,22 +85,28 @@ def list_flags(target: Any, prefix: str = "") -> Iterator[str]:
             yield from list_flags(kind, f"{path}." if path else "")
 
 
+def field_texts(cls: Any) -> dict[str, str]:
+    """Docstrings of a config's fields, inherited ones included, each as one line."""
+    import docstring_parser
+
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):  # without `object`
+        for param in docstring_parser.parse_from_object(base).params:
+            if param.description:
+                texts[param.arg_name] = " ".join(param.description.split())
+    return texts
+
+
 def join_help_lines(cls: Any, args: Sequence[str]) -> None:
     """Before help is printed, join the wrapped lines of a config's field docstrings, nested configs
     included: tyro breaks help at them (findings/tyro-wrapped-help.sh)."""
     if not {"-h", "--help"} & {*args}:
         return
-    import docstring_parser
-
-    texts: dict[str, str | None] = {}
-    for base in reversed(cls.__mro__[:-1]):  # without `object`
-        params = docstring_parser.parse_from_object(base).params
-        texts |= {param.arg_name: param.description for param in params}
+    texts = field_texts(cls)
     hints = typing.get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         if text := texts.get(field.name):
-            help_text = " ".join(text.split())
-            field.metadata = types.MappingProxyType({**field.metadata, "help": help_text})
+            field.metadata = types.MappingProxyType({**field.metadata, "help": text})
         for kind in filter(dataclasses.is_dataclass, _kinds(hints[field.name])[0]):
             join_help_lines(kind, args)
 

@@ -45,6 +45,7 @@ class BeliefTraining:
     steps: Steps = 1_000_000
     """Environment timesteps in total."""
     num_envs: PositiveInt = 128
+    """Environments that run in parallel."""
     num_steps: PositiveInt = 64
     """Timesteps per environment in one update."""
     num_minibatches: PositiveInt = 8

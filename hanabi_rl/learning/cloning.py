@@ -20,6 +20,7 @@ from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import check_divides
 from hanabi_rl.learning.finite import apply_if_finite
 from hanabi_rl.learning.loader import Batch
+from hanabi_rl.learning.schedules import falling
 from hanabi_rl.nn.config import NetworkField
 from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.storage.validation import BoundedCount, LearningRate, NonNegative, PositiveInt
@@ -134,11 +135,9 @@ class BC:
         From `lr` to `final_lr`: linear over the first 90% of training, then constant (AH2AC2 A.4);
         along a cosine to the end for networks with that `cloning_schedule`.
         """
-        lr, final_lr = self.config.lr, self.config.final_lr
-        if self.config.network.cloning_schedule == "cosine":
-            return final_lr + optax.cosine_decay_schedule(lr - final_lr, self.num_updates)(step)
-        falling: Any = 0.9 * self.num_updates  # steps; optax accepts a fraction
-        return optax.linear_schedule(lr, final_lr, falling)(step)
+        shape = self.config.network.cloning_schedule
+        span = self.num_updates if shape == "cosine" else 0.9 * self.num_updates
+        return falling(shape, self.config.lr, self.config.final_lr, span)(step)
 
     def optimizer(self) -> optax.GradientTransformation:
         """AdamW (Adam if weight_decay is 0); after gradient clipping by `cloning_max_grad_norm`."""

@@ -19,7 +19,6 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.partner_population import PartnerPopulation
-from hanabi_rl.learning.ppo import LearnerState
 from hanabi_rl.learning.prioritized_partners import (
     PrioritizedPartnerPPO,
     PrioritizedPartnerState,
@@ -27,6 +26,7 @@ from hanabi_rl.learning.prioritized_partners import (
     rank_priorities,
 )
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 
 PyTree = Any
 
@@ -110,7 +110,12 @@ class COLEPPO(PrioritizedPartnerPPO):
         sums = metrics.pop("selfplay_scores"), metrics.pop("selfplay_games")
         alone = moving_averages(learner.selfplay[None], jnp.zeros(1, jnp.int32), *sums)[0]
         updated = self.next_generation(updated.replace(selfplay=alone))
-        return updated, actors, metrics | {"snapshots": updated.added.astype(jnp.float32)}
+        return (
+            updated,
+            actors,
+            metrics
+            | {"snapshots": jnp.minimum(updated.added, self.num_env_groups).astype(jnp.float32)},
+        )
 
     def env_group_metrics(self, rollout: Rollout) -> Metrics:
         """See `PrioritizedPartnerPPO`, with the sums of the games without partners, [1]."""

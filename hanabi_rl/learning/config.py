@@ -8,6 +8,8 @@ import tyro
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.registry import GameField
 from hanabi_rl.learning.rewards import GameShaping, HanabiShaping, ShapingField
+from hanabi_rl.learning.schedules import Course, course
+from hanabi_rl.nn.networks import Schedule
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.storage.validation import (
     INT32_MAX,
@@ -42,6 +44,9 @@ Steps = Annotated[int, _SCIENTIFIC_INT, Range(1, MAX_EXACT_INT)]  # accepts 1e10
 NonNegativeSteps = Annotated[int, _SCIENTIFIC_INT, Range(0, MAX_EXACT_INT)]
 
 
+LRSchedule = Literal["linear", "cosine", "constant"]
+
+
 def check_divides(what: str, value: int, by: str, divisor: int) -> None:
     """Raise ValueError if `divisor` does not divide `value`."""
     if value % divisor:
@@ -53,6 +58,7 @@ class TrainingConfig:
     """Settings of every training run."""
 
     game: GameField = dataclasses.field(default_factory=Rules)
+    """Game and its parameters; `--game NAME` selects another one than Hanabi."""
     precision: Precision = "auto"
     """Precision of matrix products in training. auto: bfloat16 where the hardware is faster with
     it."""
@@ -72,9 +78,12 @@ class RolloutConfig(TrainingConfig):
     total_steps: Steps = 10_000_000_000
     """Environment timesteps in total."""
     lr: LearningRate = 5e-4
-    """Learning rate of Adam."""
-    lr_schedule: Literal["linear", "constant"] = "linear"
-    """linear: falls to 0 over the run, constant within an update."""
+    """Learning rate of Adam (Kingma & Ba 2015), at the start."""
+    lr_schedule: LRSchedule = "linear"
+    """Course of the learning rate from `lr` to `final_lr` over the run, in steps of one update
+    (cosine: Loshchilov & Hutter 2017, eq. 5); constant: always `lr`."""
+    final_lr: LearningRate = 0.0
+    """Learning rate at the end of training."""
     gamma: UnitInterval = 0.99
     """Discount per environment timestep."""
     max_grad_norm: Annotated[float, Range(0.0, exclusive_low=True)] = 0.5
@@ -97,6 +106,11 @@ class RolloutConfig(TrainingConfig):
         elif is_hanabi != hanabis:
             wanted = "HanabiShaping" if is_hanabi else "GameShaping (the preset's [shaping])"
             raise ValueError(f"shaping: expected {wanted} for {self.game.name}, got {self.shaping}")
+        if self.lr_schedule == "constant" and self.final_lr:
+            raise ValueError(
+                f"final_lr: expected 0 with a constant learning rate, got {self.final_lr:g}; "
+                "choose --lr-schedule linear or cosine"
+            )
         check_divides("num_envs", self.num_envs, "num_shuffle_blocks", self.num_shuffle_blocks)
         # optax counts gradient steps in 32 bits: past that the learning rate would stop falling
         steps = self.gradient_steps_per_update
@@ -124,18 +138,25 @@ class PPOConfig(RolloutConfig):
     """PPO settings. Defaults: AH2AC2's 1,000-game HDR-IPPO baseline (Table 14)."""
 
     gae_lambda: UnitInterval = 0.95
-    """Trace decay of generalised advantage estimation."""
+    """Trace decay of generalised advantage estimation (Schulman et al. 2016, eq. 16)."""
     td_error: Literal["standard", "as-published"] = "standard"
     """Temporal-difference error. as-published: reward + gamma + next value, the error in AH2AC2's
     HDR-IPPO trainer (docs/ah2ac2.md); standard: reward + gamma * next value."""
     clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] = 0.2
-    """Clipping range of the probability ratio."""
+    """Clipping range of the probability ratio (Schulman et al. 2017, eq. 7)."""
+    final_clip_eps: Annotated[float, Range(0.0, exclusive_low=True)] | None = None
+    """Clipping range at the end of training, reached along `coef_schedule`; None: `clip_eps`."""
     clip_value: bool = True
     """Clip the critic's change to `clip_eps` points of its previous estimate."""
     value_coef: NonNegative = 0.5
-    """Weight of the value loss."""
+    """Weight of the value loss (Schulman et al. 2017, eq. 9: c1)."""
     entropy_coef: NonNegative = 1e-3
-    """Weight of the entropy bonus."""
+    """Weight of the entropy bonus (Schulman et al. 2017, eq. 9: c2)."""
+    final_entropy_coef: NonNegative | None = None
+    """Weight of the entropy bonus at the end of training, reached along `coef_schedule`; None:
+    `entropy_coef`."""
+    coef_schedule: Schedule = "linear"
+    """Course of the fields with a `final_` value, except for the learning rate, over the run."""
     epochs: PositiveInt = 4
     """Passes over each rollout."""
     num_minibatches: PositiveInt = 4
@@ -156,6 +177,10 @@ class PPOConfig(RolloutConfig):
             "num_minibatches",
             self.num_minibatches,
         )
+
+    def course(self, name: str) -> Course:
+        """Course of the field `name` over training: constant, or to `final_NAME`."""
+        return course(self.coef_schedule, getattr(self, name), getattr(self, f"final_{name}"))
 
     @property
     def gradient_steps_per_update(self) -> int:

@@ -21,6 +21,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from hanabi_rl.learning.schedules import Scalar, value_at
+
 if TYPE_CHECKING:
     from hanabi_rl.learning.config import PPOConfig
 
@@ -28,8 +30,8 @@ Metrics = dict[str, jax.Array]
 
 
 class PPOBatch(flax.struct.PyTreeNode):
-    """Inputs of the PPO loss per seat and timestep; every leaf except the logits has shape
-    [...]."""
+    """Inputs of the PPO loss per seat and timestep; every leaf except the logits and the progress
+    has shape [...]."""
 
     action: jax.Array  # int32
     log_prob: jax.Array  # float32, of the action when it was sampled
@@ -40,9 +42,10 @@ class PPOBatch(flax.struct.PyTreeNode):
     value_weight: jax.Array  # float32, sums to 1 over the learner's rows
     reference_logits: jax.Array | None = None  # float32 [..., A]
     decision_weight: jax.Array | None = None  # float32, 0 on idle turns; sums to 1
+    progress: jax.Array | None = None  # float32 [] in [0, 1], fraction of training completed
 
 
-def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: float) -> jax.Array:
+def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: Scalar) -> jax.Array:
     """PPO's clipped surrogate as a loss, -min(r A, clip(r, 1 - eps, 1 + eps) A), with r =
     exp(log_ratio) (Schulman et al. 2017, eq. 7)."""
     ratio = jnp.exp(log_ratio)
@@ -50,7 +53,7 @@ def clipped_surrogate(log_ratio: jax.Array, advantage: jax.Array, clip_eps: floa
 
 
 def clipped_value_error(
-    value: jax.Array, old_value: jax.Array, target: jax.Array, clip_eps: float
+    value: jax.Array, old_value: jax.Array, target: jax.Array, clip_eps: Scalar
 ) -> jax.Array:
     """Half the squared error of the critic: the larger of that of the new value and of the new
     value clipped to within eps of the old one."""
@@ -76,24 +79,26 @@ def ppo_loss(
         logits: float32 [..., A] of the policy in training.
         value: float32 [...] of the critic in training.
         batch: the other inputs.
-        config: `clip_eps`, `clip_value` and the coefficients.
+        config: `clip_eps`, `clip_value` and the coefficients, which may change with progress.
 
     Returns:
         The loss and its terms (`max_log_ratio` is a maximum, the others are weighted sums).
     """
     weight = batch.actor_weight
+    clip_eps = value_at(config.course("clip_eps"), batch.progress)
+    entropy_coef = value_at(config.course("entropy_coef"), batch.progress)
     chex.assert_equal_shape([value, batch.action, batch.advantage, weight, batch.value_weight])
     chex.assert_equal_shape_prefix([logits, value], value.ndim)
     policy = distrax.Categorical(logits=logits)
     # mask ratios of zero weight: a partner's action may have probability 0, and infinity * 0 is NaN
     log_ratio = jnp.where(weight > 0, policy.log_prob(batch.action) - batch.log_prob, 0.0)
-    actor_loss = jnp.sum(weight * clipped_surrogate(log_ratio, batch.advantage, config.clip_eps))
-    reach = config.clip_eps if config.clip_value else jnp.inf
+    actor_loss = jnp.sum(weight * clipped_surrogate(log_ratio, batch.advantage, clip_eps))
+    reach = clip_eps if config.clip_value else jnp.inf
     value_error = clipped_value_error(value, batch.value, batch.target, reach)
     value_loss = jnp.sum(batch.value_weight * value_error)
     entropy = jnp.sum(weight * policy.entropy())
-    loss = actor_loss + config.value_coef * value_loss - config.entropy_coef * entropy
-    clipped = jnp.abs(jnp.exp(log_ratio) - 1) > config.clip_eps
+    loss = actor_loss + config.value_coef * value_loss - entropy_coef * entropy
+    clipped = jnp.abs(jnp.exp(log_ratio) - 1) > clip_eps
     return loss, {
         "actor_loss": actor_loss,
         "value_loss": value_loss,

@@ -22,8 +22,9 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.biased_rewards import BiasedReward
 from hanabi_rl.learning.losses import Metrics
-from hanabi_rl.learning.ppo import PPO, LearnerState
+from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
+from hanabi_rl.learning.rollout_learner import LearnerState
 
 PyTree = Any
 

@@ -38,7 +38,8 @@ from hanabi_rl.learning.rollout_learner import LearnerState, RolloutLearner
 PyTree = Any
 Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
 """(L_IPPO of `losses.ppo_loss`, float32 []; logits float32 [..., A]; batch) -> (loss float32 [],
-metrics, each float32 []); both are sums over the local part of a minibatch.
+metrics, each float32 []); both are sums over the local part of a minibatch. `batch.progress` is the
+fraction of training completed before this update, for terms that change over training.
 
 A policy term `sum(batch.actor_weight * x)` is d * the mean of x over decisions, weighted like the
 clipped surrogate. A metric `sum(batch.decision_weight * x)` is logged as the mean of x over
@@ -61,6 +62,7 @@ class Experience(flax.struct.PyTreeNode):
     advantage: jax.Array  # float32 [T, N, R]
     target: jax.Array  # float32 [T, N, R]
     carry: PyTree  # [N, R, ...], before the first timestep
+    progress: jax.Array | None = None  # float32 [], fraction of training completed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +140,7 @@ class PPO(RolloutLearner):
         numbers. If a return, loss or gradient is not finite, the learner is unchanged and the
         metrics name the cause."""
         examples = self.minibatches(key, index, experience.rollout)
+        experience = experience.replace(progress=self.progress(self.env_steps(learner)))
 
         def step(
             carry: tuple[PyTree, PyTree], example: tuple[jax.Array, jax.Array]
@@ -247,6 +250,7 @@ class PPO(RolloutLearner):
             value_weight=weight,
             reference_logits=None if reference is None else reference[at],
             decision_weight=global_weights(decides),
+            progress=experience.progress,
         )
 
 

@@ -15,7 +15,7 @@ trained values per timestep (`q_targets.Mixing`).
 
 import dataclasses
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import flashbax
 import flax.struct
@@ -25,7 +25,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from hanabi_rl.learning import parallel, q_targets
-from hanabi_rl.learning.config import RolloutConfig, check_divides
+from hanabi_rl.learning.config import LRSchedule, RolloutConfig, check_divides
 from hanabi_rl.learning.finite import apply_if_finite, mean_or_first_nonfinite
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.observation_views import flatten_rows, unflatten_rows
@@ -38,6 +38,7 @@ from hanabi_rl.learning.rollout import (
 )
 from hanabi_rl.learning.rollout_learner import LearnerState, RolloutLearner
 from hanabi_rl.storage.validation import (
+    INT32_MAX,
     LearningRate,
     NonNegative,
     PositiveInt,
@@ -59,8 +60,7 @@ class QLearningConfig(RolloutConfig):
     """Timesteps per environment in one update, the length of a chunk."""
     lr: LearningRate = 6.25e-5
     """Learning rate of Adam."""
-    lr_schedule: Literal["linear", "constant"] = "constant"
-    """linear: falls to 0 over the run, constant within an update."""
+    lr_schedule: LRSchedule = "constant"
     gamma: UnitInterval = 0.999
     """Discount per environment timestep."""
     max_grad_norm: Annotated[float, Range(0.0, exclusive_low=True)] = 5.0
@@ -78,7 +78,7 @@ class QLearningConfig(RolloutConfig):
     """Learn values rescaled by R2D2's h(x)."""
     sequence_chunks: PositiveInt = 2
     """Chunks of a sequence; consecutive sequences overlap in all but one."""
-    burn_in: Annotated[int, Range(0)] = 20
+    burn_in: Annotated[int, Range(0, INT32_MAX)] = 20
     """Timesteps at the start of a sequence that only renew the carry; 0 for a network without
     memory."""
     batch_size: PositiveInt = 128

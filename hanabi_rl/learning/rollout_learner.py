@@ -28,6 +28,7 @@ from hanabi_rl.learning.rollout import (
     TrainContext,
     self_play,
 )
+from hanabi_rl.learning.schedules import falling
 from hanabi_rl.nn.config import NetworkKind
 
 PyTree = Any
@@ -54,7 +55,7 @@ class RolloutLearner:
     """Observation view, from the game; `CurrentPlayerView` needs a network without a carry. None:
     the network's default."""
     schedule_updates: int | None = None
-    """Updates over which a linear learning rate falls to 0 and shaping fades; afterwards both stay.
+    """Updates over which the learning rate, coefficients and shaping change; afterwards they stay.
     None: the whole run."""
 
     def __post_init__(self) -> None:
@@ -144,26 +145,21 @@ class RolloutLearner:
         return self.module.init(key, carry, *reads)["params"]
 
     def optimizer(self) -> optax.GradientTransformation:
-        """Adam (eps 1e-5) after clipping by global norm; the learning rate is constant within an
-        update."""
+        """Adam (eps 1e-5) after clipping by global norm; constant rate within an update."""
         config = self.config
-        steps_per_update = config.gradient_steps_per_update
         updates = self.schedule_updates or config.num_updates
-
-        falling = optax.linear_schedule(config.lr, 0.0, updates)
-
-        def linear(count: jax.Array) -> jax.Array:
-            return falling(jnp.minimum(count // steps_per_update, updates - 1))
-
-        rate = linear if config.lr_schedule == "linear" else config.lr
+        lr: Any = config.lr
+        if config.lr_schedule != "constant":
+            course = falling(config.lr_schedule, config.lr, config.final_lr, updates)
+            steps = config.gradient_steps_per_update
+            lr = lambda count: course(jnp.minimum(count // steps, updates - 1))  # noqa: E731
         # flat: one vector of all parameters instead of a small loop per leaf
         return optax.flatten(
-            optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+            optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(lr, eps=1e-5))
         )
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, RunnerState, losses.Metrics]]:
-        """`update` on all devices: (learner, sharded actors, context) -> (learner, sharded actors,
-        metrics)."""
+        """`update` on all devices: (learner, sharded actors, context) -> the two, and metrics."""
         check_divides(
             "num_shuffle_blocks", self.config.num_shuffle_blocks, "devices", parallel.num_devices()
         )
@@ -195,8 +191,8 @@ class RolloutLearner:
     def progress(self, timesteps: jax.Array) -> jax.Array:
         """Fraction of training completed after `timesteps` environment timesteps, float32 []."""
         config = self.config
-        updates = self.schedule_updates or config.num_updates
-        return timesteps / float(updates * config.num_envs * config.num_steps)  # exceeds 32 bits
+        updates = self.schedule_updates or config.num_updates  # all steps may exceed 32 bits
+        return jnp.minimum(timesteps / float(updates * config.num_envs * config.num_steps), 1.0)
 
     def joint_actions(self, rollout: Rollout) -> jax.Array:
         """Actions that the environment took: int32 [T, N] of the current player, or [T, N, P]."""

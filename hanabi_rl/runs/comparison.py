@@ -15,6 +15,7 @@ from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Part, text_rows
 from hanabi_rl.runs.found_runs import (
     FINISHED,
+    SELFPLAY_SCORES,
     FoundRun,
     SeedGroup,
     differing_fields,
@@ -39,7 +40,7 @@ _PANELS = {  # metric -> title, unit
     "entropy": ("Entropy in training", "nats"),
 }
 _SCORES = {  # column -> summary keys, without `_mean`
-    "self-play": ("selfplay", "policy_selfplay", "pair_score"),
+    "self-play": SELFPLAY_SCORES,
     "with partners": ("crossplay_with_partners",),
     "with BC": ("crossplay_with_bc",),
 }
@@ -59,7 +60,7 @@ def read_groups(places: Sequence[Path]) -> list[SeedGroup]:
             got = place if place.exists() else f"{place}, which does not exist"
             raise ValueError(f"expected a run's folder or a folder of runs, got {got}")
         read = [read_run(folder) for folder in found]
-        if any(run.unit == "env_steps" for run in read):  # without a sweep's clone
+        if any(run.metrics and run.unit == "env_steps" for run in read):  # without a sweep's clone
             read = [run for run in read if run.unit == "env_steps" or run.folder == place]
         runs |= {run.folder.resolve(): run for run in read}
     of = [run for run in runs.values() if run.metrics]
@@ -217,6 +218,8 @@ def plot_comparison(groups: Sequence[SeedGroup], path: Path) -> None:
     bands = {key: [metric_band(group.runs, key) for group in groups] for key in _PANELS}
     bands = {key: found for key, found in bands.items() if any(found)}
     scores = [group_score(group, _SCORES["self-play"]) for group in groups]
+    if not bands and not any(scores):
+        raise ValueError("--plot: expected a metric that can be drawn, got none")
     with plots.panel_grid(path, len(bands) + any(scores)) as all_axes:
         for axes, (key, found) in zip(all_axes, bands.items(), strict=False):
             _draw_bands(axes, groups, found, *_PANELS[key])
@@ -226,11 +229,13 @@ def plot_comparison(groups: Sequence[SeedGroup], path: Path) -> None:
         figure = all_axes[0].get_figure(root=True)
         assert figure is not None
         handles, labels = all_axes[0].get_legend_handles_labels()
-        fitting = int(_CHARACTERS_PER_INCH * figure.get_figwidth() / (max(map(len, labels)) + 8))
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=max(1, min(fitting, 4)), fontsize=8,
-            frameon=False,
-        )  # fmt: skip
+        if bands:  # scores name their groups themselves
+            width = max(map(len, labels)) + 8
+            fitting = int(_CHARACTERS_PER_INCH * figure.get_figwidth() / width)
+            figure.legend(
+                handles, labels, loc="outside lower center", ncols=max(1, min(fitting, 4)),
+                fontsize=8, frameon=False,
+            )  # fmt: skip
         if any(len(group.runs) > 1 for group in groups):
             figure.suptitle("Mean over seeds; band: ± standard error", fontsize=10)
 

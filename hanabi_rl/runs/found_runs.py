@@ -22,8 +22,8 @@ from hanabi_rl.storage.renamed_fields import with_new_names
 FINISHED, RESUMABLE, STARTED = "finished", "resumable", "no checkpoint"
 """States of a run."""
 _NOT_COMPARED = {"seed", "seeds", "preset", *RESUMABLE_FIELDS} - {"total_steps"}
-_SELFPLAY = ("selfplay", "policy_selfplay", "pair_score")
-"""Summary keys of the score by algorithm: PPO, BC, pairs of behaviour-preferring partners."""
+SELFPLAY_SCORES = ("selfplay", "policy_selfplay", "pair_score")
+"""Summary keys of the score in self-play, without `_mean`: PPO, BC, behaviour-preferring pairs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ class FoundRun:
             logged = [line.get("selfplay_mean") for line in self.metrics]
             known = [score for score in logged if score is not None]
             return (known[-1], None) if known else None
-        found = (final_score(self.summary, name) for name in _SELFPLAY)
+        found = (final_score(self.summary, name) for name in SELFPLAY_SCORES)
         return next((score for score in found if score is not None), None)
 
 

@@ -3,7 +3,7 @@ and signals around a learner."""
 
 import dataclasses
 import math
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -12,6 +12,7 @@ from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo, Unit
 from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.finite import NotFiniteError, first_not_finite
+from hanabi_rl.runs.callbacks import Callback, StopTraining, TrainingEvaluation, active_callbacks
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.run_dir import EVALUATED, LATEST_POLICY, GracefulStop
 from hanabi_rl.runs.session import RunStopped
@@ -93,6 +94,8 @@ class Trainer:
     steps_per_update: int = 1
     done: int = 0
     """Number of completed updates."""
+    stopping: bool = False
+    """A callback has raised `StopTraining`."""
 
     def __post_init__(self) -> None:
         self.host_state: dict[str, Any] = {rule.key: None for rule in self.schedule.selections}
@@ -107,8 +110,8 @@ class Trainer:
         return parallel.on_main_host(lambda: self.tracker.wall_s if self.tracker else 0.0)
 
     def run(self, learner: Learner, state: Any, actors: Any, progress: Progress) -> None:
-        """Update to the end. `state` and `actors` are the initial training state, not yet on the
-        devices; a learner without actors (None) is saved without them.
+        """Update until the end or `StopTraining`. `state` and `actors` are the initial training
+        state, not yet on the devices; a learner without actors (None) is saved without them.
 
         Raises `NotFiniteError` if an update was not applied, and `RunStopped` after a signal.
         """
@@ -118,7 +121,7 @@ class Trainer:
             state, actors = (whole, None) if actors is None else whole
         self.state, self.actors = parallel.replicate(state), parallel.shard(actors)
         if self.done == 0 and 0 in plan.evaluate_at:
-            self.log(learner.summary(0, {}, self.evaluate()))
+            self.log(learner.summary(0, {}, measured := self.evaluate()), measured)
         for number in range(self.done + 1, plan.total + 1):
             self.state, self.actors, metrics = learner.update(self.state, self.actors)
             metrics, last = parallel.fetch(metrics), number == plan.total
@@ -127,11 +130,13 @@ class Trainer:
             progress.update(number * self.steps_per_update, **learner.progress(metrics))
             measured = self.evaluate() if last or number in plan.evaluate_at else {}
             if measured or number in plan.log_at:
-                self.log(learner.summary(number, metrics, measured))
+                self.log(learner.summary(number, metrics, measured), measured)
+            last = last or (self.stopping and self.is_reportable(measured))
             if last or number in plan.save_at or self.exit_code():
                 self.save(measured)
-                if not last:
-                    self.raise_if_stopped()
+                if last:
+                    break
+                self.raise_if_stopped()
 
     def check_finite(self, terms: Mapping[str, Mapping[str, Any]]) -> None:
         """Raise `NotFiniteError` for a checked metric that is not finite."""
@@ -144,10 +149,44 @@ class Trainer:
                     f"the update was not applied ({found})"
                 )
 
-    def log(self, line: Mapping[str, Any]) -> None:
-        """Write one line of metrics."""
+    def log(self, line: Mapping[str, Any], measured: Mapping[str, float]) -> None:
+        """Write one line of metrics; after an evaluation, call the callbacks. An exception of one,
+        other than `StopTraining`, is raised after saving."""
         if self.tracker is not None:
             self.tracker.log(self.done, line)
+        callbacks = active_callbacks(self.algorithm) if measured else ()
+        if not callbacks:
+            return
+        try:
+            stops = parallel.on_main_host(lambda: self.call(callbacks, line))
+            self.stopping = self.stopping or stops
+        except Exception:
+            if self.done:
+                self.save(measured)
+            raise
+
+    def call(self, callbacks: Sequence[Callback], line: Mapping[str, Any]) -> bool:
+        """Call each callback with an evaluation; True if one of them stops training."""
+        found = TrainingEvaluation(
+            self.run_dir,
+            self.done * self.steps_per_update,
+            self.schedule.total * self.steps_per_update,
+            self.unit,
+            line,
+            lambda: self.learner.policy(self.state),
+        )
+        stops = False
+        for callback in callbacks:
+            try:
+                callback(found)
+            except StopTraining:
+                stops = True
+        return stops
+
+    def is_reportable(self, measured: Mapping[str, float]) -> bool:
+        """True if the run can end with this evaluation: it has every metric that selects a
+        policy."""
+        return bool(measured) and all(r.metric in measured for r in self.schedule.selections)
 
     def evaluate(self) -> dict[str, float]:
         """Evaluate the policy and save it where it is the best (the initial one is not)."""

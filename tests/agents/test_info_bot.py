@@ -71,7 +71,7 @@ def seat_order(notes: np.ndarray) -> np.ndarray:
     return np.stack([np.roll(notes[:, :, s], s, axis=2) for s in range(players)], axis=2)
 
 
-@pytest.mark.parametrize("players", [2, 3])
+@pytest.mark.parametrize("players", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_moves_and_notes_of_independent_implementation(players: int) -> None:
     """Every move, and the notes of every seat on every turn."""
     decks, notes, _, actions, fine, over = games_of(players)

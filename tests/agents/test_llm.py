@@ -128,7 +128,7 @@ def transcript(tmp_path):
 
 
 def test_legal_answer(play, tmp_path):
-    with StandIn("Red it is.\nMOVE: Tell Bob red") as standin:
+    with StandIn("Red it is.\nMOVE: Hint Bob red") as standin:
         model = play(standin, request={"temperature": 0.5})
         action = model.move(question())
     assert action == 10  # after 5 discards and 5 plays
@@ -141,24 +141,24 @@ def test_legal_answer(play, tmp_path):
     }
     assert standin.keys == [f"Bearer {KEY}"]
     (line,) = transcript(tmp_path)
-    assert line["request"] == body and line["answer"] == "Red it is.\nMOVE: Tell Bob red"
-    assert (line["move"], line["tokens"]) == ("Tell Bob red", 10)
+    assert line["request"] == body and line["answer"] == "Red it is.\nMOVE: Hint Bob red"
+    assert (line["move"], line["tokens"]) == ("Hint Bob red", 10)
     assert (line["game"], line["seat"], line["turn"]) == (7, 0, 0)
     usage = model.usage
     assert (usage.moves, usage.calls, usage.tokens, usage.illegal, usage.failed) == (1, 1, 10, 0, 0)
 
 
 def test_illegal_answers_are_named_and_counted(play, tmp_path):
-    with StandIn("MOVE: Tell Bob blue", "I pass", "MOVE: play card 5") as standin:
+    with StandIn("MOVE: Hint Bob blue", "I pass", "MOVE: play slot 5") as standin:
         model = play(standin)
         assert model.move(question()) == 9
     assert (model.usage.illegal, model.usage.calls, model.usage.fallbacks) == (2, 3, 0)
     last = standin.seen[2][1]["messages"]
     assert [message["role"] for message in last] == ["system", "user"] + 2 * ["assistant", "user"]
-    assert last[2]["content"] == "MOVE: Tell Bob blue" and last[4]["content"] == "I pass"
+    assert last[2]["content"] == "MOVE: Hint Bob blue" and last[4]["content"] == "I pass"
     assert "not one of the legal moves" in last[5]["content"]
-    assert "\nTell Bob red" in last[5]["content"] and "blue" not in last[5]["content"]
-    assert [line["move"] for line in transcript(tmp_path)] == [None, None, "Play card 5"]
+    assert "\nHint Bob red" in last[5]["content"] and "blue" not in last[5]["content"]
+    assert [line["move"] for line in transcript(tmp_path)] == [None, None, "Play slot 5"]
 
 
 def test_fallback_after_the_attempts(play, tmp_path):
@@ -178,7 +178,7 @@ BAD_BODIES = [
     b"",
     b"<html>busy</html>",
     b"[1, 2]",
-    b'"MOVE: Tell Bob red"',
+    b'"MOVE: Hint Bob red"',
     b"{}",
     b'{"choices": []}',
     b'{"choices": [{"message": {}}]}',
@@ -191,7 +191,7 @@ BAD_BODIES = [
 
 @pytest.mark.parametrize("body", BAD_BODIES, ids=lambda body: repr(body[:40]))
 def test_garbage_is_not_fatal(play, body):
-    with StandIn("MOVE: Tell Bob red", body) as standin:
+    with StandIn("MOVE: Hint Bob red", body) as standin:
         model = play(standin)
         assert model.move(question()) == 10
         assert model.move(question(10)) == fallback_move(question(10))
@@ -199,7 +199,7 @@ def test_garbage_is_not_fatal(play, body):
 
 
 def test_failed_calls_are_repeated(play, tmp_path):
-    with StandIn(500, 429, "MOVE: Tell Bob red") as standin:
+    with StandIn(500, 429, "MOVE: Hint Bob red") as standin:
         model = play(standin)
         assert model.move(question()) == 10
     assert (model.usage.failed, model.usage.calls, model.usage.fallbacks) == (2, 3, 0)
@@ -210,7 +210,7 @@ def test_failed_calls_are_repeated(play, tmp_path):
 
 @pytest.mark.parametrize(("timeout_s", "calls"), [(0.2, 2), (60, 1)])
 def test_slow_answers(play, timeout_s, calls):
-    with StandIn("MOVE: Tell Bob red", 5.0) as standin:
+    with StandIn("MOVE: Hint Bob red", 5.0) as standin:
         model = play(standin, attempts=9)
         model.move(question())
         limits = {"timeout_s": timeout_s, "move_timeout_s": 0.4}
@@ -232,7 +232,7 @@ def test_timeout_covers_an_answer_that_drips(play, monkeypatch):
             self.wfile.write(b" ")
             time.sleep(0.05)
 
-    with StandIn("MOVE: Tell Bob red") as standin:
+    with StandIn("MOVE: Hint Bob red") as standin:
         model = play(standin, attempts=1)
         model.move(question())
         model.config = dataclasses.replace(model.config, timeout_s=0.3)
@@ -247,7 +247,7 @@ def test_pause_that_the_server_asks_for(play, monkeypatch):
     pauses = []
     clock = types.SimpleNamespace(**{**vars(time), "sleep": pauses.append})
     monkeypatch.setattr(llm, "time", clock)
-    with StandIn("MOVE: Play card 1", 500, "MOVE: Play card 1") as standin:
+    with StandIn("MOVE: Play slot 1", 500, "MOVE: Play slot 1") as standin:
         handler = standin.server.RequestHandlerClass
         end, handler.retry_after = handler.end_headers, None
 
@@ -261,17 +261,19 @@ def test_pause_that_the_server_asks_for(play, monkeypatch):
         model.move(question())
         handler.retry_after = "2"
         model.move(question(10))
+        standin.answers, handler.retry_after = [500, "MOVE: Play slot 1"], "nan"
+        model.move(question(10, 15))
         standin.answers, handler.retry_after = [500], "600"  # longer than the move may take
         model.move(question(17))
         assert model.usage.fallbacks == 1
-    assert pauses == [2]  # no second call after 600 s
+    assert pauses == [2, llm.FIRST_PAUSE_S]  # no second call after 600 s
 
 
 @pytest.mark.parametrize(
     ("budget", "calls"), [({"max_calls": 2}, 2), ({"max_tokens": 25}, 3), ({"max_seconds": 0}, 0)]
 )
 def test_budgets(play, tmp_path, budget, calls):
-    with StandIn("MOVE: Tell Bob red") as standin:
+    with StandIn("MOVE: Hint Bob red") as standin:
         model = play(standin, **budget)
         for number in range(5):
             asked = question(*[10, 16, 11][:number], deck=DECK[number:] + DECK[:number])
@@ -284,16 +286,16 @@ def test_budgets(play, tmp_path, budget, calls):
 
 
 def test_tokens_are_estimated_if_not_reported(play):
-    with StandIn("MOVE: Tell Bob red", usage=None) as standin:
+    with StandIn("MOVE: Hint Bob red", usage=None) as standin:
         model = play(standin)
         model.move(question())
-    size = len(json.dumps(make_messages(question()))) + len("MOVE: Tell Bob red")
+    size = len(json.dumps(make_messages(question()))) + len("MOVE: Hint Bob red")
     assert model.usage.tokens == size // 4
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_refused_key_or_model_ends_the_program(play, status):
-    with StandIn("MOVE: Tell Bob red", status) as standin:
+    with StandIn("MOVE: Hint Bob red", status) as standin:
         model = play(standin)
         model.move(question())
         with pytest.raises(ValueError, match=rf"^http://127.*/v1/: .*{status}.*not you, \*\*\*"):
@@ -309,7 +311,7 @@ def test_first_move_without_any_answer_ends_the_program(play):
 
 
 def test_key_is_never_written(play, tmp_path):
-    with StandIn(f"my key is {KEY}", 500, "MOVE: Tell Bob red") as standin:
+    with StandIn(f"my key is {KEY}", 500, "MOVE: Hint Bob red") as standin:
         model = play(standin)
         model.move(question())
     assert model.usage.failed == model.usage.illegal == 1
@@ -319,8 +321,11 @@ def test_key_is_never_written(play, tmp_path):
 
 def test_transcript_answers_again(play, tmp_path):
     """Illegal answers too: the same moves, without a call; also after a line that was cut."""
-    with StandIn("I pass", "MOVE: Tell Bob red") as standin:
+    with StandIn("I pass", "MOVE: Hint Bob red") as standin:
         assert play(standin).move(question()) == 10
+        with (tmp_path / "llm/transcript.jsonl").open("a") as file:
+            file.write('{"request": {"model": "small"}')
+        play(standin)
         with (tmp_path / "llm/transcript.jsonl").open("a") as file:
             file.write('{"answer": "MO')
         again = play(standin)
@@ -329,10 +334,10 @@ def test_transcript_answers_again(play, tmp_path):
         assert again.usage.moves == 1  # the second time it is the same question
         other = play(standin, request={"temperature": 1})
         assert other.move(question()) == 10 and other.usage.calls == 1
-    with StandIn("MOVE: Play card 1") as elsewhere:
+    with StandIn("MOVE: Play slot 1") as elsewhere:
         assert play(elsewhere).move(question()) == 5
     lines = (tmp_path / "llm/transcript.jsonl").read_text().splitlines()
-    assert len(lines) == 5 and "answer" in json.loads(lines[-1])
+    assert len(lines) == 6 and "answer" in json.loads(lines[-1])
 
 
 def test_prompt_in_words():
@@ -341,29 +346,29 @@ def test_prompt_in_words():
     asked = question(10, 15, 1, 6, deck=deck)
     system, user = make_messages(asked, conventions="Be kind.")
     assert "with 2 players" in system["content"] and "Be kind.\n" in system["content"]
-    assert system["content"].endswith("MOVE: Tell Bob 4")
+    assert system["content"].endswith("MOVE: Hint Bob 4")
     assert user["content"].startswith(
         "Turn 5. Hint tokens: 7 of 8. Lives: 3 of 3. Cards in the deck: 38.\n"
         "Fireworks: red 1, yellow 0, green 0, white 0, blue 0\n"
         "Discarded: Y2\n"
         "Your hand:\n"
-        "  card 1: hinted 1, can be RYGWB 1\n"
-        "  card 2: no hint, can be RYGWB 2345\n"
-        "  card 3: no hint, can be RYGWB 2345\n"
-        "  card 4: hinted 1, can be RYGWB 1\n"
-        "  card 5: no hint, can be RYGWB 12345\n"
+        "  slot 1: hinted 1, can be RYGWB 1\n"
+        "  slot 2: no hint, can be RYGWB 2345\n"
+        "  slot 3: no hint, can be RYGWB 2345\n"
+        "  slot 4: hinted 1, can be RYGWB 1\n"
+        "  slot 5: no hint, can be RYGWB 12345\n"
         "Bob's hand, and what Bob knows of it:\n"
-        "  card 1: R3, hinted R, can be R 12345\n"
-        "  card 2: G4, no hint, can be YGWB 12345\n"
+        "  slot 1: R3, hinted R, can be R 12345\n"
+        "  slot 2: G4, no hint, can be YGWB 12345\n"
     )
     moves, legal = re.fullmatch(
         r".*Moves so far:\n(.*)\nLegal moves:\n(.*)", user["content"], re.DOTALL
     ).groups()
     assert moves.splitlines() == [
-        "1. You tell Bob red: cards 1, 2",
-        "2. Bob tells you 1: cards 1, 5",
-        "3. You discard card 2: Y2",
-        "4. Bob plays card 2: R1",
+        "1. You hint Bob red: slots 1, 2",
+        "2. Bob hints you 1: slots 1, 5",
+        "3. You discard slot 2: Y2",
+        "4. Bob plays slot 2: R1",
     ]
     assert legal.splitlines() == [option["text"] for option in asked["legal"]]
 
@@ -381,20 +386,20 @@ def test_prompt_in_openspiel_notation():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("MOVE: Play card 1", 0),
-        ("move: (play CARD 1).", 0),
-        ("Not MOVE: Play card 1 but\n**MOVE: Tell Bob red**\n", 1),
-        ("MOVE: Tell Bob red\nas I said", 1),
-        ("`Tell Bob red`", 1),
-        ("I could play it.\nTell Bob red", None),
-        ("MOVE: Play card 11", None),
-        ("MOVE: Play card 1 or Tell Bob red", None),
+        ("MOVE: Play slot 1", 0),
+        ("move: (play SLOT 1).", 0),
+        ("Not MOVE: Play slot 1 but\n**MOVE: Hint Bob red**\n", 1),
+        ("MOVE: Hint Bob red\nas I said", 1),
+        ("`Hint Bob red`", 1),
+        ("I could play it.\nHint Bob red", None),
+        ("MOVE: Play slot 11", None),
+        ("MOVE: Play slot 1 or Hint Bob red", None),
         ("MOVE:", None),
         ("", None),
     ],
 )
 def test_answers(text, found):
-    assert parse_answer(text, ["Play card 1", "Tell Bob red"]) == found
+    assert parse_answer(text, ["Play slot 1", "Hint Bob red"]) == found
 
 
 def test_fallback_never_plays_if_it_can_help_it():

@@ -94,20 +94,20 @@ def test_invalid_agents_are_rejected() -> None:
         (
             "bot:convention?smothing=0.1",
             "expected one of smoothing, colors, gullible, noise, partner_games, safe, search, "
-            "temperature, got 'smothing'",
+            "temperature, unstuck, got 'smothing'",
         ),
         ("bot:convention?smoothing=much", "smoothing: expected float, got 'much'"),
         ("bot:convention?smoothing=1.5", "smoothing: expected a probability between 0 and"),
         (
             "bot:random?smoothing=0.5",
             "expected one of colors, gullible, noise, partner_games, safe, search, temperature, "
-            "got 'smoothing'",
+            "unstuck, got 'smoothing'",
         ),
         ("bot:convention?colors=0,1,2", "colors: expected a permutation of the colours 0 to 1"),
         (
             "/nowhere?colour=0",
             "expected one of colors, gullible, noise, partner_games, safe, search, temperature, "
-            "got 'colour'",
+            "unstuck, got 'colour'",
         ),
         ("bot:random?knows=games.json", "knows=games.json: knows was renamed to partner_games"),
         ("agent:x?search=fast&hands=64", "hands=64: hands was renamed to num_hands"),

@@ -137,6 +137,7 @@ def game_with_one_who_discards() -> Game:
     raise AssertionError
 
 
+@pytest.mark.slow  # compiles for seconds
 def test_fitting_partner_model_is_used() -> None:
     """With a partner that discards, the score stays at one point; with one that plays every card,
     it does not. The partner's past moves identify its model."""
@@ -189,6 +190,7 @@ def exact_values(
     return np.array(scores) @ weight, len(decks)
 
 
+@pytest.mark.slow  # plays every hand and move in Python
 def test_values_match_exhaustive_rollouts() -> None:
     """Exact at the end of the deck."""
     games = games_at_the_end()[:10]
@@ -304,6 +306,7 @@ def test_resampling_is_proportional_to_weight() -> None:
         np.testing.assert_array_equal(np.bincount(drawn, minlength=4), 16 * weight)
 
 
+@pytest.mark.slow  # compiles for seconds
 def test_low_effective_sample_size_disables_search() -> None:
     games = games_at_turn(24, range(6, 16))
     least = SETTINGS.min_ess_fraction * SETTINGS.num_hands

@@ -34,6 +34,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import from_observation
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.play import episodes
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
@@ -91,6 +92,7 @@ def test_reconstructed_state_matches_observation() -> None:
     assert since.max() > 0
 
 
+@pytest.mark.slow  # compiles for seconds
 def test_last_round_starts_at_empty_deck() -> None:
     rules = Rules(
         num_players=2, num_colors=2, num_ranks=3, hand_size=3, num_cards_of_rank=(1, 1, 1)
@@ -240,9 +242,12 @@ def test_setting_errors_name_the_setting(options: str, message: str) -> None:
 
 
 @pytest.mark.slow  # whole games
-def test_search_agent_plays_whole_games(capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_agent_plays_whole_games(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`play_games` plays a few at a time and reports progress; a policy that never plays a card
     does so with search."""
+    monkeypatch.setattr(episodes, "SOON_S", 0.0)  # with cached programs it is soon over
     decks = evaluation_decks(TINY, 12, 1)
     weights = np.linspace(0, -0.1, TINY.num_actions, dtype=np.float32)
     weights[action_slices(TINY)["play"]] -= 1.0
@@ -250,5 +255,5 @@ def test_search_agent_plays_whole_games(capsys: pytest.CaptureFixture[str]) -> N
     settings = SearchConfig(num_hands=72, num_rollouts=72, max_moves=9, min_prob=0.0)
     teams = (plain, plain), (SearchPolicy(plain, settings=settings), plain)
     without, by = (play_games(team, TINY, decks) for team in teams)
-    assert capsys.readouterr().err.count("games: 12/12 games") == 1
+    assert capsys.readouterr().err.count("games: 12/12 games") == 2
     assert by.scores.mean() > without.scores.mean() + 0.5

@@ -203,6 +203,7 @@ def test_partners_can_have_smaller_features() -> None:
     assert jax.tree.map(jnp.shape, saved) == jax.tree.map(jnp.shape, actors)
 
 
+@pytest.mark.slow  # compiles for seconds
 def test_partner_error_rates_share_one_program() -> None:
     """A partner without errors acts as without the wrapper; without errors there is no wrapper."""
     plain = load_population(["bot:flawed", "bot:piers"], TINY)

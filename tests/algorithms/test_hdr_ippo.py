@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -19,11 +20,12 @@ from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.bc import game_input_hashes, training_games
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.clone import load_or_train_clone, validation_games
-from hanabi_rl.algorithms.hdr_ippo import ALGORITHM, HDRIPPOConfig
+from hanabi_rl.algorithms.hdr_ippo import ALGORITHM, HDRIPPOConfig, hdr_ippo
 from hanabi_rl.algorithms.training_partners import load_partners
 from hanabi_rl.data.files import load_games
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.learning import losses
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.learning.partner_population import PartnerPopulation
 from hanabi_rl.learning.rollout import self_play
@@ -93,6 +95,23 @@ def test_loss_is_weighted_sum_of_terms(small: Any, second_rollout: Any, weight: 
         metrics["loss"], (1 - weight) * ippo + weight * metrics["kl_to_bc"] * fraction, rtol=1e-5
     )
     assert float(metrics["kl_to_bc"]) > 0 and float(value) > 0 and float(entropy) > 0
+
+
+def test_kl_weight_falls_with_progress() -> None:
+    """From 0.8 to 0.2, linear: 0.65 at a quarter of training. Two decisions of three actions."""
+    policy, clone = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]), np.full((2, 3), 1 / 3)
+    kl = (clone * np.log(clone / policy)).sum(-1)
+    config = HDRIPPOConfig(kl_weight=0.8, final_kl_weight=0.2)
+    zeros = jnp.zeros(2)
+    batch = losses.PPOBatch(
+        action=zeros, log_prob=zeros, value=zeros, advantage=zeros, target=zeros,
+        actor_weight=jnp.array([0.25, 0.75]), value_weight=zeros,
+        reference_logits=jnp.log(clone), progress=jnp.float32(0.25),
+    )  # fmt: skip
+    ppo = hdr_ippo(config, SimpleNamespace(network=config.bc.network))  # type: ignore[arg-type]
+    loss, _ = jax.jit(ppo.objective)(jnp.float32(2.0), jnp.log(policy), batch)
+    expected = 0.35 * 2.0 + 0.65 * (0.25 * kl[0] + 0.75 * kl[1])
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
 
 
 def test_kl_weight_one_freezes_critic(small: Any, second_rollout: Any) -> None:

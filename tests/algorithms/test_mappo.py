@@ -11,7 +11,7 @@ import pytest
 from flax import struct
 from support.compiled import deal, learner_params, observe, step
 from support.games import LENIENT_3P, TINY, TINY_3P, random_games
-from support.processes import run_python
+from support.processes import state_on_four_devices
 from support.runs import read_lines, read_state
 
 from hanabi_rl.agents.loading import load_policy
@@ -312,15 +312,6 @@ def test_run_resumes_exactly_and_saves_an_actor(interrupt_at: Any, tmp_path: Pat
     assert np.isfinite(played.mean.mean)
 
 
-ON_FOUR = """
-from pathlib import Path
-import jax, numpy as np
-from algorithms.test_mappo import state_after_updates
-assert jax.local_device_count() == 4
-np.savez({path!r}, **state_after_updates())
-"""
-
-
 def state_after_updates() -> dict[str, np.ndarray]:
     learner, actors, _ = updates(make_ppo(TINY, LSTM, num_shuffle_blocks=8, lr=1e-3), 3)
     games = jax.device_get(parallel.unshard(actors)).env.game
@@ -331,9 +322,7 @@ def state_after_updates() -> dict[str, np.ndarray]:
 
 @pytest.mark.slow
 def test_four_devices_equal_one(tmp_path: Path) -> None:
-    one, path = state_after_updates(), tmp_path / "four.npz"
-    run_python(ON_FOUR.format(path=str(path)), devices=4)
-    with np.load(path) as four:
-        np.testing.assert_array_equal(four["turn"], one["turn"])
-        for name, value in one.items():
-            np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)
+    one, four = state_after_updates(), state_on_four_devices("algorithms.test_mappo", tmp_path)
+    np.testing.assert_array_equal(four["turn"], one["turn"])
+    for name, value in one.items():
+        np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)

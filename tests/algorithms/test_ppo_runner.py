@@ -56,6 +56,12 @@ def test_longer_resumed_run_keeps_schedule(
     assert scheduled(longer, tmp_path).schedule_updates == 4
     err = capsys.readouterr().err
     assert "ends with update 4" in err and "the 2 updates after it keep its last rate, 0.025" in err
+    cosine = {"lr_schedule": "cosine", "final_lr": 0.02}
+    write_config(tmp_path, to_dict(dataclasses.replace(config, **cosine)), algorithm="ippo", seed=0)
+    scheduled(dataclasses.replace(longer, **cosine), tmp_path)  # type: ignore[arg-type]
+    # 0.02 + 0.08 * (1 + cos(3 pi / 4)) / 2
+    assert "the cosine learning rate ends with update 4" in (err := capsys.readouterr().err)
+    assert "keep its last rate, 0.0317" in err
 
 
 def test_constant_rate_resumes_without_warning(

@@ -46,6 +46,7 @@ def fields(network: Any, folder: Path, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
+@pytest.mark.slow  # trains, resumes and trains a best response
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.kind)
 def test_memory_is_trained_resumed_exported_and_a_partner(
     network: Any, interrupt_at: Any, tmp_path: Path

@@ -115,6 +115,7 @@ def test_interrupted_hdr_ippo_equals_uninterrupted(
     assert read_state(tmp_path / "run", 4) == read_state(tmp_path / "whole", 4)
 
 
+@pytest.mark.slow  # compiles for seconds
 def test_br_bc_starts_in_recorded_positions(clone: Path, games: str, tmp_path: Path) -> None:
     config = parse(
         "br_bc",

@@ -14,6 +14,7 @@ from support.processes import run_python
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.cli import main
 from hanabi_rl.cli.evaluate import rate_line
+from hanabi_rl.cli.glossary import GLOSSARY
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 
@@ -41,6 +42,7 @@ COMMANDS = [
     "live",
     "llm",
     "agents",
+    "glossary",
     "export",
     "replay",
     "serve",
@@ -367,3 +369,15 @@ def test_unknown_command_suggests_a_similar_one(
         main(words)
     assert stopped.value.code == 2
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_glossary_explains_a_term(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["glossary"])
+    printed = capsys.readouterr().out
+    assert all(f"\n{term} " in printed for term in GLOSSARY)
+    assert [*GLOSSARY] == sorted(GLOSSARY, key=str.lower)
+    main(["glossary", "J_br"])
+    assert capsys.readouterr().out == f"J_BR: {GLOSSARY['J_BR']}\n"
+    with pytest.raises(SystemExit):
+        main(["glossary", "pointz"])
+    assert "did you mean points?" in capsys.readouterr().err

@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 from support.games import as_games, red_alone
 
-from hanabi_rl.cli import main
+from hanabi_rl.cli import data, main
 from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
@@ -192,6 +193,21 @@ def test_replay(file, capsys):
     assert text.count(" to move.") == 1 and text.splitlines()[-1].endswith("#2")
 
 
+def test_replay_in_the_browser(file, capsys, monkeypatch):
+    shown = []
+
+    def run_page(app, listening, about, path, *, open_browser):
+        listening.close()
+        page = TestClient(app, base_url="http://127.0.0.1").get(f"/{path}")
+        shown.append((page.status_code, path, "Game 3 of 0 to 19" in page.text, open_browser))
+
+    monkeypatch.setattr(data, "run_page", run_page)
+    run(capsys, "replay", file, "--game", 3, "--browser", "--no-browser", "--port", 0)
+    link = run(capsys, "replay", file, "--game", 3).splitlines()[-1]
+    run(capsys, "replay", link, "--browser", "--port", 0)
+    assert shown == [(200, "game/3", True, False), (200, "game/0", False, True)]
+
+
 def test_replay_with_conventions(file, capsys):
     games = load_games(file)
     text = run(capsys, "replay", file, "--game", 3, "--conventions")
@@ -223,9 +239,10 @@ def test_demos(capsys, tmp_path, monkeypatch):
         ),
         (
             ["data", "convert", "FILE", "games.pickle"],
-            "ending in .safetensors, .json, .jsonl, got games.pickle",
+            "ending in .safetensors, .json, .jsonl, .openspiel, got games.pickle",
         ),
         (["replay", "FILE", "--game", "20"], "expected --game in 0..19, got 20"),
+        (["replay", "FILE", "--game", "20", "--browser"], "expected --game in 0..19, got 20"),
         (["replay", "FILE", "--turn", "0"], "expected a turn in 1.."),
         (["replay", "https://hanab.live/replay/12#3"], "save https://hanab.live/export/12 as 12."),
         (["data", "info", "hanab.live/shared-replay/12"], "save https://hanab.live/export/12 as"),

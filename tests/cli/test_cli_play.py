@@ -44,11 +44,22 @@ def test_several_agents_must_fill_the_seats():
 
 
 @pytest.mark.slow
-def test_interrupt_during_compilation_exits_at_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hanabi_rl", "play", "bot:convention", "--no-browser"]
+@pytest.mark.parametrize(
+    ("command", "out", "task"),
+    [
+        (["play", "bot:convention", "--no-browser"], "--out", "getting ready"),
+        (["study", "casual"], "--state", "compiling agent:hgroup-2p"),
+    ],
+    ids=["play", "study"],
+)
+def test_interrupt_during_compilation_exits_at_once(
+    tmp_path: Path, command: list[str], out: str, task: str
+) -> None:
+    """The page responds before the agents are compiled."""
+    command = [sys.executable, "-m", "hanabi_rl", *command]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
     with subprocess.Popen(
-        [*command, "--port", "0", "--out", str(tmp_path / "games")],
+        [*command, "--port", "0", out, str(tmp_path / "games")],
         env=environment | {"HANABI_RL_CACHE": str(tmp_path / "cache"), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -64,6 +75,7 @@ def test_interrupt_during_compilation_exits_at_once(tmp_path: Path) -> None:
         said = server.stderr.read()
         assert server.wait(30) == 0
     assert "terminate" not in said and "Traceback" not in said
+    assert f"{task} ..." in said and (command[3] == "play" or f"{task}: " not in said)
 
 
 def test_progress_prints_whole_lines() -> None:

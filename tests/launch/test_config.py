@@ -77,10 +77,11 @@ running = {
     "seeds": st.lists(st.integers(0, 2**32 - 1), max_size=3).map(tuple),
     "run_dir": st.none() | st.text(),
 }
-schedules = st.sampled_from(["linear", "constant"])
+schedules = st.sampled_from(["linear", "cosine", "constant"])
 optimising = {
     "total_steps": st.integers(1, 10**11),
     "entropy_coef": rates,
+    "final_entropy_coef": st.none() | rates,
     "lr_schedule": schedules,
 }
 cloning = st.builds(BCTrainConfig, **training)
@@ -138,8 +139,8 @@ def test_missing_fields_use_defaults() -> None:
         ({"tensorboard": 1}, r"^config\.tensorboard: expected bool, got 1"),
         ({"seeds": [0, "x"]}, r"^config\.seeds\[1\]: expected int, got 'x'"),
         (
-            {"lr_schedule": "cosine"},
-            r"^config\.lr_schedule: expected one of 'linear', 'constant', got 'cosine'",
+            {"lr_schedule": "step"},
+            r"^config\.lr_schedule: expected one of 'linear', 'cosine', 'constant', got 'step'",
         ),
         ({"game": 3}, r"^config\.game: expected Rules, got 3"),
         ({"bc": {"data": "games.safetensors"}}, r"^config\.bc\.data: expected tuple, got 'games"),
@@ -174,9 +175,13 @@ def test_config_errors_name_path(data: dict[str, Any], message: str) -> None:
         (IPPOConfig, {"entropy_coef": -5.0}, "--entropy-coef: expected a number from 0 .*, got -5"),
         (
             IPPOConfig,
-            {"lr_schedule": "cosine"},
-            "--lr-schedule: expected one of 'linear', 'constant', got 'cosine'",
+            {"lr_schedule": "step"},
+            "--lr-schedule: expected one of 'linear', 'cosine', 'constant', got 'step'",
         ),
+        (IPPOConfig, {"final_lr": 0.1}, "final_lr: expected 0 with a constant learning rate, got"),
+        (PPOConfig, {"final_entropy_coef": -1.0}, "--final-entropy-coef: expected a number from 0"),
+        (PPOConfig, {"final_clip_eps": 0.0}, "--final-clip-eps: expected a number above 0"),
+        (HDRIPPOConfig, {"final_kl_weight": 2.0}, "--final-kl-weight: expected a number from 0 to"),
         (
             HanabiShaping,
             {"shaping_anneal_start": 0.5, "shaping_anneal_end": 0.4},
@@ -333,6 +338,7 @@ def test_presets_list_only_commented_differences(algo: str, name: str) -> None:
             assert differs, f"{field} = {resolved[field]} is the default"
     minutes = (
         name in ("quick-lstm", "hour-lstm", "small", "one-rank", *GAMES)
+        or (algo, name) == ("sad", "quick")  # no structured network
         or "structured" in resolved.values()
     )
     if not minutes:

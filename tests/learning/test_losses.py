@@ -152,6 +152,37 @@ def test_ppo_loss_matches_numpy() -> None:
     assert 0 < expected["clip_fraction"] < 1
 
 
+@pytest.mark.parametrize(
+    ("shape", "progress", "clip_eps", "entropy_coef"),
+    [
+        ("linear", 0.0, 0.2, 0.03),
+        ("linear", 0.25, 0.25, 0.0225),
+        ("linear", 1.0, 0.4, 0.0),
+        ("cosine", 0.25, 0.2 + 0.2 * (1 - np.sqrt(0.5)) / 2, 0.03 * (1 + np.sqrt(0.5)) / 2),
+        ("cosine", 1.0, 0.4, 0.0),
+    ],
+)
+def test_coefficients_change_with_progress(
+    shape: Any, progress: float, clip_eps: float, entropy_coef: float
+) -> None:
+    """From clip_eps 0.2 and entropy_coef 0.03 to 0.4 and 0; at a quarter of training a cosine has
+    gone (1 - cos(pi / 4)) / 2 of the way. Equal to a constant config with the value by hand."""
+    rows = make_rows(4)
+    weight = np.where(rows["idle"], 0.0, 1.0) / (~rows["idle"]).sum()
+    batch, _, value = make_batch(rows, weight)
+    inputs = rows["logits"], value.astype(np.float32)
+    ends = {"final_clip_eps": 0.4, "final_entropy_coef": 0.0}
+    config = PPOConfig(clip_eps=0.2, entropy_coef=0.03, coef_schedule=shape, **ends)  # type: ignore[arg-type]
+    loss, terms = loss_of(*inputs, batch.replace(progress=jnp.float32(progress)), config)
+    by_hand = PPOConfig(clip_eps=clip_eps, entropy_coef=entropy_coef)
+    expected, same = loss_of(*inputs, batch, by_hand)
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
+    for name in terms:
+        np.testing.assert_allclose(terms[name], same[name], rtol=1e-6)
+    if entropy_coef != 0.03:
+        assert not np.isclose(loss, loss_of(*inputs, batch, PPOConfig(entropy_coef=0.03))[0])
+
+
 def test_idle_turns_contribute_zero() -> None:
     """With one legal action KL, entropy and log probability are 0, and so are their gradients, for
     any weights."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.conventions import Conventions
 from support.games import TINY
-from support.processes import run_python
+from support.processes import state_on_four_devices
 
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
@@ -181,6 +181,7 @@ def trained(ppo: PPO, number: int, key: jax.Array) -> tuple[Any, Any, Any]:
     return learner, actors, jax.device_get(metrics)
 
 
+@pytest.mark.slow  # compiles for seconds
 def test_members_without_bonus_learn_as_alone() -> None:
     """Each with its own key."""
     ppo, key = make_ppo(alpha=0.0, lr=1e-3), jax.random.key(5)
@@ -268,7 +269,7 @@ def test_every_row_is_paid_the_bonus(rows: tuple[int, ...], monkeypatch: Any) ->
         np.testing.assert_allclose(row, 1 + 0.5 * np.arange(6).reshape(3, 2))
 
 
-@pytest.mark.parametrize("bonus", [mep_bonus, TrajeDiBonus()])
+@pytest.mark.parametrize("bonus", [mep_bonus, pytest.param(TrajeDiBonus(), marks=pytest.mark.slow)])
 def test_populations_learn_all_conventions(bonus: Any) -> None:
     """Of this seed two members share a convention without the bonus; each has its own with it."""
 
@@ -286,14 +287,6 @@ def test_populations_learn_all_conventions(bonus: Any) -> None:
     assert len(set(chosen(0.5))) == 3 and len(set(chosen(0.0))) == 2
 
 
-ON_FOUR = """
-import jax, numpy as np
-from learning.test_population import state_after_updates
-assert jax.local_device_count() == 4
-np.savez({path!r}, **state_after_updates())
-"""
-
-
 def state_after_updates() -> dict[str, np.ndarray]:
     ppo = make_ppo(TINY, LSTM, bonus=TrajeDiBonus(), alpha=0.5, lr=1e-3)
     learner, actors, _ = trained(ppo, 3, jax.random.key(0))
@@ -305,9 +298,7 @@ def state_after_updates() -> dict[str, np.ndarray]:
 
 @pytest.mark.slow
 def test_four_devices_equal_one(tmp_path: Any) -> None:
-    one, path = state_after_updates(), tmp_path / "four.npz"
-    run_python(ON_FOUR.format(path=str(path)), devices=4)
-    with np.load(path) as four:
-        np.testing.assert_array_equal(four["turn"], one["turn"])
-        for name, value in one.items():
-            np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)
+    one, four = state_after_updates(), state_on_four_devices("learning.test_population", tmp_path)
+    np.testing.assert_array_equal(four["turn"], one["turn"])
+    for name, value in one.items():
+        np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)

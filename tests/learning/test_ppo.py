@@ -188,15 +188,20 @@ def test_custom_term_weight_matches_tutorial() -> None:
     np.testing.assert_allclose(metric, x[decision].mean(), rtol=1e-6)
 
 
-def test_linear_rate_is_constant_within_update() -> None:
+def test_rate_is_constant_within_update() -> None:
     """With a constant gradient Adam moves by the learning rate, for any gradient size."""
     updates, minibatches = 5, 6  # 2 epochs of 3
     fields = {"total_steps": 32 * 13 * updates, "epochs": 2, "num_minibatches": 2, "lr": 0.01}
-    for schedule, expected in (
-        ("linear", 1 - np.arange(updates) / updates),
-        ("constant", np.ones(updates)),
+    done = np.arange(updates) / updates
+    for schedule, final, expected in (
+        ("linear", 0.0, 1 - done),
+        ("linear", 0.004, 1 - 0.6 * done),
+        ("cosine", 0.0, np.cos(np.pi / 2 * done) ** 2),
+        ("cosine", 0.02, 1 + np.sin(np.pi / 2 * done) ** 2),  # a final rate may be higher
+        ("constant", 0.0, np.ones(updates)),
     ):
-        optimizer = make_ppo(lr_schedule=schedule, **(fields | {"epochs": 3})).optimizer()
+        changes = fields | {"epochs": 3, "lr_schedule": schedule, "final_lr": final}
+        optimizer = make_ppo(**changes).optimizer()
 
         @jax.jit
         def step(state: Any, optimizer: optax.GradientTransformation = optimizer) -> Any:
@@ -254,6 +259,33 @@ def test_linear_rate_supports_longest_run() -> None:
     assert float(quarter) == pytest.approx(0.75 / 0.5, rel=1e-4)
     last = rate(jnp.int32(updates * 64 - 1)) / rate(jnp.int32(updates // 2 * 64))
     assert float(last) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_objective_receives_fraction_of_training() -> None:
+    """Update u of 4 sees u / 4 in every minibatch; the updates after a schedule's end see 1. The
+    term 0.5 * (1 - progress) * sum(actor_weight) is in the loss."""
+
+    def objective(loss: Any, logits: Any, batch: losses.PPOBatch) -> Any:
+        assert batch.progress is not None and batch.progress.dtype == jnp.float32
+        term = 0.5 * (1 - batch.progress) * jnp.sum(batch.actor_weight)
+        seen = batch.progress * jnp.sum(batch.decision_weight)  # type: ignore[operator]
+        return loss + term, {"seen": seen, "plain": loss}
+
+    ppo = dataclasses.replace(
+        make_ppo(num_envs=8, num_steps=4, num_minibatches=2, total_steps=8 * 4 * 6),
+        objective=objective,
+        schedule_updates=4,
+    )
+    assert ppo.config.num_updates == 6
+    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    update = ppo.compile_update()
+    learner, actors = parallel.replicate(learner), parallel.shard(actors)
+    context = parallel.replicate(TrainContext())
+    for expected in (0, 0.25, 0.5, 0.75, 1, 1):
+        learner, actors, found = update(learner, actors, context)
+        np.testing.assert_allclose(found["seen"], expected, rtol=1e-6)
+        added = 0.5 * (1 - expected) * found["decision_fraction"]
+        np.testing.assert_allclose(found["loss"] - found["plain"], added, atol=1e-6)
 
 
 def test_training_fraction_supports_paper_budget() -> None:

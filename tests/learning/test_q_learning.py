@@ -26,8 +26,20 @@ def start(learner: QLearner) -> tuple[Any, Any]:
 
 CASES = [
     pytest.param(TINY_3P, LSTM, {}, id="lstm"),
-    pytest.param(TINY, StructuredConfig(trunk=(16,), head=8, critic=(16,)), {}, id="structured"),
-    pytest.param(TINY, FEED_FORWARD, {"current_player_only": True}, id="current-player"),
+    pytest.param(
+        TINY,
+        StructuredConfig(trunk=(16,), head=8, critic=(16,)),
+        {},
+        id="structured",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        TINY,
+        FEED_FORWARD,
+        {"current_player_only": True},
+        id="current-player",
+        marks=pytest.mark.slow,
+    ),
     pytest.param(
         TINY_3P,
         StructuredConfig(features="hint-history", trunk=(16,), head=8, critic=(16,)),
@@ -110,7 +122,9 @@ def numpy_loss(learner: QLearner, played: Played, target_params: Any, weight: np
     ("game", "network", "n", "mixing"),
     [
         pytest.param(TINY, LSTM, 2, "sum", id="lstm-sum"),
-        pytest.param(TINY, FEED_FORWARD, 4, "independent", id="ff-independent"),
+        pytest.param(
+            TINY, FEED_FORWARD, 4, "independent", id="ff-independent", marks=pytest.mark.slow
+        ),
         pytest.param(TINY_3P, LSTM, 2, "independent", id="lstm-3p", marks=pytest.mark.slow),
         pytest.param(TINY, FEED_FORWARD, 3, "sum", id="ff-sum", marks=pytest.mark.slow),
     ],

@@ -252,7 +252,7 @@ def test_policy_keys_depend_on_seed_game_turn_seat():
         ("jax_default_prng_impl", "unsafe_rbg"),
         ("jax_threefry_partitionable", False),
         ("jax_random_seed_offset", 5),
-        ("jax_high_dynamic_range_gumbel", True),
+        pytest.param("jax_high_dynamic_range_gumbel", True, marks=pytest.mark.slow),
     ],
 )
 def test_random_numbers_ignore_jax_settings(setting, value):

@@ -14,6 +14,7 @@ from support.policies import network_policy
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.runs.callbacks import StopTraining, TrainingEvaluation, use_callbacks
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.tracking import read_metrics
@@ -80,6 +81,84 @@ def test_signal_saves_and_resume_continues(tmp_path: Path, stop_after: int) -> N
     assert lines == [(0, 0.0), (2, 2.0), (4, 4.0)]
     policy = load_policy(tmp_path / "policy")
     assert isinstance(policy, NetworkPolicy) and (policy.info.steps, policy.info.score) == (4, 4.0)
+
+
+def stop_at(*steps: int) -> tuple[list[TrainingEvaluation], Any]:
+    """Evaluations seen by a callback, and the callback, which stops training at these steps."""
+    seen: list[TrainingEvaluation] = []
+
+    def callback(found: TrainingEvaluation) -> None:
+        seen.append(found)
+        assert found.policy().identity() == network_policy(TINY, 0).identity()
+        if found.steps in steps:
+            raise StopTraining
+
+    return seen, callback
+
+
+@pytest.mark.parametrize(("stops", "last"), [((), 4), ((2,), 2), ((4,), 4), ((0,), 2)])
+def test_callback_stops_and_resume_continues(
+    tmp_path: Path, stops: tuple[int, ...], last: int
+) -> None:
+    """The initial policy is no result, so a stop before any update ends with the evaluation after
+    two. A later callback is called too."""
+    (seen, first), (later, second) = stop_at(*stops), stop_at()
+    with use_callbacks("x", [first, second]):
+        train(tmp_path)
+    assert seen == later and [found.steps for found in seen] == [*range(0, last + 1, 2)]
+    assert seen[-1].run_dir == tmp_path and seen[-1].total_steps == 4
+    assert seen[-1].unit == "environment steps"
+    assert seen[-1].metrics == {"number": last, "loss": last, "score": float(last)}
+    assert (tmp_path / "checkpoints" / str(last)).exists()
+    assert load_policy(tmp_path / "policy").info.steps == last  # type: ignore[attr-defined]
+    assert train(tmp_path) == (last + 1 if last < 4 else 0)
+    lines = [(line["step"], line["score"]) for line in read_metrics(tmp_path / "metrics.jsonl")]
+    assert lines == [(0, 0.0), (2, 2.0), (4, 4.0)]
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_exception_of_a_callback_leaves_a_resumable_run(tmp_path: Path, failing: int) -> None:
+    """As optuna's TrialPruned does: nothing but `StopTraining` is caught."""
+
+    class TrialPruned(Exception):  # noqa: N818
+        pass
+
+    def callback(found: TrainingEvaluation) -> None:
+        if found.steps == failing:
+            raise TrialPruned
+
+    with use_callbacks("x", [callback]), pytest.raises(TrialPruned):
+        train(tmp_path)
+    assert (tmp_path / "checkpoints" / "2").exists() == (failing == 2)
+    assert train(tmp_path) == failing + 1
+    assert load_policy(tmp_path / "policy").info.steps == 4  # type: ignore[attr-defined]
+
+
+def test_callbacks_of_another_stage_are_not_called(tmp_path: Path) -> None:
+    seen, callback = stop_at(2)
+    with use_callbacks("other", [callback]):
+        assert train(tmp_path) == 1
+    with use_callbacks("x", [callback]):
+        pass
+    assert train(tmp_path) == 0 and not seen
+
+
+def test_stop_waits_for_the_metric_of_every_selection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone's self-play is not measured in every epoch, but its report needs it."""
+    later = SCHEDULE.__class__(6, evaluate_at=range(0, 6, 2), selections=(BEST,))
+    monkeypatch.setitem(globals(), "SCHEDULE", later)
+    evaluate = Counter.evaluate
+    monkeypatch.setattr(
+        Counter,
+        "evaluate",
+        lambda self, state: evaluate(self, state) if state["count"] >= 4 else {"other": 0.0},
+    )
+    seen, callback = stop_at(2)
+    with use_callbacks("x", [callback]):
+        train(tmp_path)
+    assert [found.steps for found in seen] == [0, 2, 4]
 
 
 def test_selection_ignores_non_finite_values() -> None:

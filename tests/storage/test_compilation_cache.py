@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
 
+from hanabi_rl.algorithms import registry
 from hanabi_rl.launch import process_setup
 from hanabi_rl.storage import compilation_cache
 from hanabi_rl.storage.compilation_cache import (
@@ -193,3 +195,26 @@ def test_command_raises_gc_threshold(monkeypatch):
         assert gc.get_threshold() == (process_setup._OBJECTS, *before[1:])
     finally:
         gc.set_threshold(*before)
+
+
+@pytest.mark.skipif(not compilation_cache.MAPS.exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("limit", [0, 10**6])
+def test_programs_are_freed_only_where_mappings_run_out(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleared: list[bool] = []
+    monkeypatch.setattr(compilation_cache, "MAX_MAPS", limit)
+    monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(True))
+    compilation_cache.free_compiled_programs()
+    assert cleared == [True] * (limit == 0)
+
+
+def test_runs_free_programs_of_earlier_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep of twelve runs in one process ended in a segmentation fault."""
+    order: list[str] = []
+    algorithm = SimpleNamespace(run=lambda config: order.append(config) or {})
+    monkeypatch.setattr(registry, "ALGORITHMS", {"any": algorithm})
+    monkeypatch.setattr(registry, "free_compiled_programs", lambda: order.append("free"))
+    for config in ("first", "second"):
+        assert registry.run("any", config) == {}  # type: ignore[arg-type]
+    assert order == ["free", "first", "free", "second"]

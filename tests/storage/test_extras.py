@@ -41,7 +41,7 @@ def test_named_extras_exist() -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     sources = [path.read_text() for path in (ROOT / "hanabi_rl").rglob("*.py")]
     named = {name for text in sources for name in re.findall(r"install_command\([\'\"](\w+)", text)}
-    assert named == {"serve", "live", "postgres", "wandb", "cluster"}
+    assert named == {"serve", "live", "postgres", "wandb", "cluster", "llm"}
     assert named <= set(known["optional-dependencies"])
 
 

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hanabi_rl.runs.metric_names import is_listed
+
 RUN_FILES = {
     ".lock",
     "config.json",
@@ -17,7 +19,10 @@ RUN_FILES = {
 
 
 def read_lines(run_dir: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    """Lines of metrics, whose names are all listed."""
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert all(is_listed(name) for line in lines for name in line), lines[-1]
+    return lines
 
 
 def read_state(run_dir: Path, step: int) -> dict[str, Any]:

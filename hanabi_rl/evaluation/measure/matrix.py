@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -20,12 +19,10 @@ from hanabi_rl.evaluation.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.evaluation.measure.turn_masks import with_counted_seats
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import evaluation_decks, seed_decks
+from hanabi_rl.storage.compilation_cache import free_compiled_programs
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-
-_MAPS = Path("/proc/self/maps")
-_MAX_MAPS = 30_000
 
 
 class MatrixAgent(NamedTuple):
@@ -199,19 +196,11 @@ def get_or_play_cell(
     cell = None if cache is None else cache.load(key)
     if cell is not None:
         return cell, False
-    _clear_compiled()
+    free_compiled_programs()
     cell = play_cell(single, others, setting)
     if cache is not None:
         cache.save(key, cell)
     return cell, True
-
-
-def _clear_compiled() -> None:
-    """Clear compiled programs before memory mappings run out: each lineup of new structures adds a
-    few hundred, and Linux allows 65,530 per process. (A matrix of 17 structures failed in cell 93
-    with `LLVM ERROR: Unable to allocate section memory!`.)"""
-    if _MAPS.exists() and len(_MAPS.read_bytes().splitlines()) > _MAX_MAPS:
-        jax.clear_caches()
 
 
 def play_cell(single: MatrixAgent, others: MatrixAgent, setting: EvalSetting) -> Cell:

@@ -39,12 +39,17 @@ class Rules:
     is_greedy: ClassVar[bool] = True
 
     num_players: int = 2
+    """Number of players, 2 to 5."""
     num_colors: int = 5
+    """Number of colours."""
     num_ranks: int = 5
+    """Number of ranks, which is the maximum score per colour."""
     hand_size: int = None  # type: ignore[assignment]  # never None after __post_init__
     """Cards per hand; default 5 for 2 or 3 players, otherwise 4."""
     max_info_tokens: int = 8
+    """Maximum number of hint tokens, which is also the initial number."""
     max_life_tokens: int = 3
+    """Number of lives."""
     num_cards_of_rank: tuple[int, ...] = None  # type: ignore[assignment]  # never None after __post_init__
     """Copies of each rank per colour; default 3 of the lowest, 1 of the highest, 2 of the
     others."""

@@ -59,30 +59,30 @@ def seat_names(rules: Rules, you: int | None) -> list[str]:
 
 
 def move_text(rules: Rules, move: SeenMove, names: list[str]) -> str:
-    """Text of a past move: `Bob tells you red: cards 2, 4`."""
+    """Text of a past move: `Bob hints you red: slots 2, 4`."""
     own = names[move.seat] == "You"
     what = decode_action(rules, move.action)
     if what.kind in ("play", "discard"):
         verb = what.kind if own else f"{what.kind}s"
         failed = "" if move.success else ", not playable: a life is lost"
-        return f"{names[move.seat]} {verb} card {what.slot + 1}: {card_text(rules, move.card)}" + (
+        return f"{names[move.seat]} {verb} slot {what.slot + 1}: {card_text(rules, move.card)}" + (
             failed
         )
     target = names[move.target or 0]
-    cards = ", ".join(str(slot + 1) for slot in move.touched)
+    slots = ", ".join(str(slot + 1) for slot in move.touched)
     return (
-        f"{names[move.seat]} {'tell' if own else 'tells'} {'you' if target == 'You' else target} "
-        f"{_value(what)}: card{'s' if len(move.touched) > 1 else ''} {cards}"
+        f"{names[move.seat]} {'hint' if own else 'hints'} {'you' if target == 'You' else target} "
+        f"{_value(what)}: slot{'s' if len(move.touched) > 1 else ''} {slots}"
     )
 
 
 def action_text(rules: Rules, action: int, seat: int, names: list[str]) -> str:
-    """Text of an action of `seat`, without the card's identity: `Tell Bob red`."""
+    """Text of an action of `seat`, without the card's identity: `Hint Bob red`."""
     what = decode_action(rules, action)
     if what.kind in ("play", "discard"):
-        return f"{what.kind.capitalize()} card {what.slot + 1}"
+        return f"{what.kind.capitalize()} slot {what.slot + 1}"
     target = names[(seat + what.offset) % rules.num_players]
-    return f"Tell {'you' if target == 'You' else target} {_value(what)}"
+    return f"Hint {'you' if target == 'You' else target} {_value(what)}"
 
 
 def card_text(rules: Rules, card: int | None) -> str:

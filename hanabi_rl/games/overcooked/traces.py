@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ class Traces:
 
     kitchen: Kitchen
     starts: State
-    """[N]: first states, of any kind."""
+    """[N]: first states, also with last actions (`Overcooked.last_action`)."""
     actions: np.ndarray
     """uint8[N, T, P]: actions; stay after the end of a game."""
     lengths: np.ndarray
@@ -74,9 +75,8 @@ def _read(kitchen: Kitchen, starts: State, actions: jax.Array, read_step: ReadSt
     def one_step(state: State, action: jax.Array) -> tuple[State, Any]:
         return advance(kitchen, state, action)[0], read_step(kitchen, state, action)
 
-    last, read = jax.lax.scan(
-        one_step, jax.tree.map(jnp.asarray, starts), jnp.swapaxes(jnp.asarray(actions), 0, 1)
-    )
+    first = State(**{of.name: jnp.asarray(getattr(starts, of.name)) for of in fields(State)})
+    last, read = jax.lax.scan(one_step, first, jnp.swapaxes(jnp.asarray(actions), 0, 1))
     return jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), read), last
 
 

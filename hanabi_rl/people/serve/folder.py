@@ -12,6 +12,7 @@ nothing. The id alone names a game's file, so a game that ends twice is saved on
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -85,22 +86,25 @@ class GameFolder:
         return [each for each in found if each[0].rules == rules]
 
     def game(self, game_id: int, rules: Rules) -> Game:
-        """Load a saved game of one person. Raises FileNotFoundError."""
+        """Load a saved game of one person. Raises FileNotFoundError, also for other files."""
         name = f"{rules.num_players}p-{game_id}.safetensors"
         finished, left = self.path / name, self.path / "unfinished" / name
         if not finished.exists() and not left.exists():
             raise FileNotFoundError(f"expected {finished}, or {left}")
         games = ah2ac2.read(finished if finished.exists() else left)
-        assert games.human_seats is not None, "written by `finish`"
-        return Game(
-            game_id=game_id,
-            rules=games.rules,
-            deck=tuple(games.decks[0].tolist()),
-            people=frozenset(np.flatnonzero(games.human_seats[0]).tolist()),
-            moves=tuple(games.moves(0).tolist()),
-            status="done",
-            end_reason="finished" if finished.exists() else "left",
-        )
+        if len(games) != 1 or games.rules != rules or games.human_seats is None:
+            raise FileNotFoundError(f"expected {finished} as written by `finish`")
+        people = frozenset(np.flatnonzero(games.human_seats[0]).tolist())
+        return as_game(games, 0, game_id, people, left=not finished.exists())
+
+    def newest(self, rules: Rules, most: int = 10) -> list[Game]:
+        """Load the newest finished games of these rules, newest first."""
+        found: list[Game] = []
+        pattern = f"{rules.num_players}p-{'[0-9]' * 16}.safetensors"  # microseconds
+        for path in sorted(self.path.glob(pattern), reverse=True)[:most]:
+            with contextlib.suppress(FileNotFoundError, ValueError):  # other files
+                found.append(self.game(int(path.stem.partition("-")[2]), rules))
+        return found
 
     def newest_series(self, rules: Rules, policies: Sequence[str]) -> tuple[int, tuple[Game, ...]]:
         """Newest series with these partners: (number, games), or (0, ()) if none is recorded. The
@@ -160,6 +164,21 @@ class GameFolder:
 
     def _journal(self, game_id: int) -> Path:
         return self.path / "open" / f"{game_id}.json"
+
+
+def as_game(
+    games: Games, index: int, game_id: int, people: frozenset[int] = frozenset(), *, left: bool
+) -> Game:
+    """Convert game `index` of `games` to a `Game` that is done. left: it was not finished."""
+    return Game(
+        game_id=game_id,
+        rules=games.rules,
+        deck=tuple(games.decks[index].tolist()),
+        people=people,
+        moves=tuple(games.moves(index).tolist()),
+        status="done",
+        end_reason="left" if left else "finished",
+    )
 
 
 def as_games(game: Game) -> Games:

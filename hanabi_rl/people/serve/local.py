@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -9,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.evaluation.measure.annotate import annotate
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.view_json import Frame, action_text, seat_names
 from hanabi_rl.people.serve.folder import GameFolder
@@ -93,16 +93,23 @@ class LocalPlay(GameTables):
         ]
         return active[-1] if active else self.new_game()
 
+    def game(self, game_id: int) -> Game:
+        """See `GameTables.game`; earlier games are read from the folder."""
+        if game_id not in self._games and self.folder is not None and not self.watched:
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                self._add_game(self.folder.game(game_id, self.rules), {})
+        return super().game(game_id)
+
+    def earlier_games(self) -> list[Game]:
+        """Newest finished games in the folder, newest first."""
+        return [] if self.folder is None or self.watched else self.folder.newest(self.rules)
+
     def frame(self, game_id: int) -> Frame:
         """See `GameTables.frame`."""
         if self.watched:
             game = self._games[game_id]
             return self._open_frame(game, game.turn)
         return super().frame(game_id)
-
-    def conventions(self, game: Game) -> list[str]:
-        """See `measure.annotate`."""
-        return [str(note) for note in annotate(self.rules, game.deck, game.moves)]
 
     def _open_frame(self, game: Game, turn: int) -> Frame:
         frame = super()._open_frame(game, turn)

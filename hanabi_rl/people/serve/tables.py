@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 
 from hanabi_rl.data.formats.hanab_live import replay_link
+from hanabi_rl.evaluation.measure.annotate import annotate
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.view_json import Frame, actions_of, seat_names, table_frame
 from hanabi_rl.people.serve.lifecycle import (
@@ -116,9 +117,8 @@ class GameTables:
         return frame | {"actions": actions_of(current, seat_names(self.rules, viewer))}
 
     def conventions(self, game: Game) -> list[str]:
-        """Convention of each move of a game shown face up; empty in a study, where it would teach
-        the participants."""
-        return []
+        """Convention of each move of a game shown face up (`measure.annotate`)."""
+        return [str(note) for note in annotate(self.rules, game.deck, game.moves)]
 
     def _open_frame(self, game: Game, turn: int) -> Frame:
         view = dataclasses.replace(spectator_view(game, turn), seat=_person(game))
@@ -148,7 +148,8 @@ class GameTables:
         raise NotImplementedError
 
     def _names_at(self, game: Game) -> dict[int, str]:
-        raise NotImplementedError
+        """Names of the agents by seat, if known."""
+        return {}
 
     def _query(self, game: Game) -> PartnerAction:
         raise NotImplementedError

@@ -13,8 +13,8 @@ from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.storage.files import BYTE_ORDER_MARK
 from hanabi_rl.storage.words import count
 
-HELP = """p 2     play your card 2 (1 is the oldest)      d 1     discard card 1
-t r     tell your partner red (y g w b, or 1-5)  t 2 r   tell the second player red
+HELP = """p 2     play slot 2 (slot 1 is the oldest card)  d 1     discard slot 1
+h r     hint your partner red (y g w b, or 1-5)  h 2 r   hint the second player red
 table   show the table again                     leave   end this game here
 help    this list                                quit    stop; the game is saved"""
 BAR = 20  # characters of a probability of 1
@@ -138,20 +138,20 @@ def _read_move(
 
 
 def read_action(frame: Frame, words: list[str]) -> int:
-    """Parse a move: `p 2`, `d 1`, `t red`, `t 2 r`, `t bob 3`.
+    """Parse a move: `p 2`, `d 1`, `h red`, `h 2 r`, `h bob 3`.
 
     Raises RefusedError with the expected input or the rule that forbids the move.
     """
-    kinds = {"p": "play", "d": "discard", "t": "tell", "h": "tell", "c": "tell"}
+    kinds = {"p": "play", "d": "discard", "h": "hint", "t": "hint", "c": "hint"}
     kind = kinds.get(words[0][0], "")
-    if words[0] not in (kind, kind[:1], "h", "c") or len(words) < 2:
+    if words[0] not in (kind, kind[:1], "t", "tell", "c") or len(words) < 2:
         raise RefusedError(
-            "expected p, d or t with a card or hint, as in `p 2` or `t r` (see `help`)"
+            "expected p, d or h with a slot or hint, as in `p 2` or `h r` (see `help`)"
         )
     for action in frame["actions"]:
-        matches = _is_slot(action, words) if kind != "tell" else _is_hint(frame, action, words)
-        if matches and (kind == "tell") == (action["target"] is not None):
-            if kind != "tell" and action["kind"] != kind:
+        matches = _is_slot(action, words) if kind != "hint" else _is_hint(frame, action, words)
+        if matches and (kind == "hint") == (action["target"] is not None):
+            if kind != "hint" and action["kind"] != kind:
                 continue
             if action["why_not"]:
                 raise RefusedError(action["why_not"])

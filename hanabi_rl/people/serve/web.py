@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import datetime
 import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -36,10 +37,12 @@ from starlette.templating import Jinja2Templates
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.serve.lifecycle import Game, RefusedError
 from hanabi_rl.people.serve.local import LocalPlay
+from hanabi_rl.people.serve.recorded import RecordedGames
 from hanabi_rl.people.serve.tables import GameTables
 from hanabi_rl.people.serve.terminal import memory_text
+from hanabi_rl.storage.words import count
 
 HERE = Path(__file__).parent
 HOSTS = ["127.0.0.1", "localhost"]  # only these names, against DNS rebinding
@@ -247,7 +250,9 @@ class GameSockets:
 
 
 def make_app(
-    play: LocalPlay, move_delay: float = 0.8, at_end: Callable[[], object] = lambda: None
+    play: LocalPlay | RecordedGames,
+    move_delay: float = 0.8,
+    at_end: Callable[[], object] = lambda: None,
 ) -> Starlette:
     """Return the application. `move_delay`: seconds before a partner's move is shown; `at_end`:
     called when the server stops."""
@@ -255,9 +260,11 @@ def make_app(
     templates = Jinja2Templates(HERE / "templates")
 
     async def start(request: Request) -> Response:
-        return RedirectResponse(f"game/{play.current().game_id}", 303)
+        game_id = play.current().game_id if isinstance(play, LocalPlay) else 0
+        return RedirectResponse(f"game/{game_id}", 303)
 
     async def new(request: Request) -> Response:
+        assert isinstance(play, LocalPlay)
         check_origin(request.headers)
         game = play.new_game(reset_memory="reset_memory" in request.query_params)
         return RedirectResponse(f"game/{game.game_id}", 303)
@@ -265,11 +272,16 @@ def make_app(
     async def table(request: Request) -> Response:
         game = play.game(_check_game(play, request.path_params["game"]))
         values: dict[str, Any] = {"watched": play.watched, "players": play.rules.num_players}
-        if play.remembers:
-            values["known"] = memory_text(len(game.previous_games))
+        if isinstance(play, RecordedGames):
+            values |= {"recorded": game.game_id, "num_games": len(play)}
+        else:
+            values["earlier"] = [_earlier(each) for each in play.earlier_games()]
+            if play.remembers:
+                values["known"] = memory_text(len(game.previous_games))
         return templates.TemplateResponse(request, "table.html", values)
 
     async def games(request: Request) -> Response:
+        assert isinstance(play, LocalPlay)
         suffix = f".{request.path_params['suffix']}"
         if suffix not in (".safetensors", ".json"):
             raise HTTPException(404, "expected games.safetensors or games.json")
@@ -296,13 +308,13 @@ def make_app(
         await sockets.close()
         at_end()
 
+    played = Route("/new", new, methods=["POST"]), Route("/games.{suffix}", games)
     return Starlette(
         routes=[
             Route("/", start),
-            Route("/new", new, methods=["POST"]),
             Route("/game/{game:int}", table),
             WebSocketRoute("/game/{game:int}/ws", socket),
-            Route("/games.{suffix}", games),
+            *(played if isinstance(play, LocalPlay) else ()),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ],
         middleware=MIDDLEWARE,
@@ -358,7 +370,13 @@ def message_content(message: Message) -> dict[str, Any]:
     return content
 
 
-def _check_game(play: LocalPlay, game_id: int) -> int:
+def _earlier(game: Game) -> tuple[int, str]:
+    """Id and text of a finished game, whose id is the time of its deal."""
+    dealt = datetime.datetime.fromtimestamp(game.game_id / 1e6)
+    return game.game_id, f"{dealt:%d %b %Y, %H:%M}: {count(game.table().score, 'point')}"
+
+
+def _check_game(play: GameTables, game_id: int) -> int:
     try:
         return play.game(game_id).game_id
     except KeyError:

@@ -434,9 +434,12 @@ def _can_stop(person: Participant) -> bool:
 
 
 def make_study(
-    play: StudyPlay, move_delay: float = 0.8, limiter: RequestLimiter | None = None
+    play: StudyPlay,
+    move_delay: float = 0.8,
+    limiter: RequestLimiter | None = None,
+    at_end: Callable[[], object] = lambda: None,
 ) -> Starlette:
-    """Create the application; `move_delay`: seconds before a partner's move is shown."""
+    """Create the application; arguments as of `web.make_app`."""
     pages = Pages(play, move_delay, limiter or RequestLimiter())
 
     async def alive(request: Request) -> Response:
@@ -446,6 +449,7 @@ def make_study(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         await pages.sockets.close()
+        at_end()
 
     def page(template: str, **values: Any) -> Callable[[Request], Response]:
         return lambda request: pages.page(request, template, **values)

@@ -179,6 +179,10 @@ class StudyPlay(GameTables):
         person = self.folder.change(number, with_flag)
         self._flagged[game_id] = frozenset(person.games[place].flagged)
 
+    def conventions(self, game: Game) -> list[str]:
+        """No conventions, which would teach the participants."""
+        return []
+
     def frame(self, game_id: int) -> Frame:
         """See `GameTables.frame`; `questionable`: the markable turn and its mark."""
         frame = super().frame(game_id)

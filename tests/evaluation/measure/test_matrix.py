@@ -44,6 +44,7 @@ from hanabi_rl.evaluation.reporting.matrix import (
 )
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.episodes import _play_turn, _step
+from hanabi_rl.storage import compilation_cache
 from hanabi_rl.storage.files import to_json
 
 GAMES = 16
@@ -395,17 +396,17 @@ def test_errors_state_expectation():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not matrix_module._MAPS.exists(), reason="needs Linux's /proc")
+@pytest.mark.skipif(not compilation_cache.MAPS.exists(), reason="needs Linux's /proc")
 def test_compiled_programs_are_cleared_in_time(agents, matrix, monkeypatch):
     """Linux allows 65,530 mappings per process; a lineup takes hundreds."""
 
     def mappings():
         gc.collect()
-        return len(matrix_module._MAPS.read_bytes().splitlines())
+        return len(compilation_cache.MAPS.read_bytes().splitlines())
 
     before, compiled = mappings(), _step._cache_size()
     assert compiled > 0
-    monkeypatch.setattr(matrix_module, "_MAX_MAPS", before - 1)
-    matrix_module._clear_compiled()
+    monkeypatch.setattr(compilation_cache, "MAX_MAPS", before - 1)
+    compilation_cache.free_compiled_programs()
     assert mappings() < before and _step._cache_size() == 0
     assert play_matrix(agents, SETTING).cells == matrix.cells

@@ -9,6 +9,7 @@ from support.overcooked import actions_with_soups, towards
 from support.plain_overcooked import INTERACT, MOVES, PlainOvercooked
 
 from hanabi_rl.games.overcooked import Scene, load_kitchen, pack_scenes, unpack_scene
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.paths import UNREACHABLE, shortest_paths
 from hanabi_rl.games.overcooked.recorded_games import RecordedGames
 from hanabi_rl.games.overcooked.traces import Traces
@@ -30,6 +31,8 @@ def test_states_and_points_are_those_of_the_plain_game():
             assert points[g, t] == game.step(actions[g, t])[0]
         assert vars(unpack_scene(RING, one, 150)) == game.scene()
     assert points[0].sum() > 0
+    remembering = Overcooked("coordination_ring", last_action=True).of_core(traces.starts)
+    assert (Traces(RING, remembering, actions, lengths).points() == points).all()
     assert traces.is_played.sum(axis=1).tolist() == [150, 150, 40, 150]
     first = traces.first(60)
     assert (first.actions == actions[:, :60]).all() and first.lengths.tolist() == [60, 60, 40, 60]

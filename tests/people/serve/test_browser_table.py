@@ -23,8 +23,9 @@ pytestmark = NEEDS_BROWSER
 
 ALL_SIZES = [*SIZES, (1920, 1080), (768, 1024)]
 OVERLAPS = """() => {
-  const parts = [...document.querySelectorAll(`.top > *, h2:not(.sr), .cards > li, .mark,
-    .hint, .about > *, .pile, .deck, .counters > *, .chances li, [role=log], .more > *,
+  const parts = [...document.querySelectorAll(`.top > *, h2:not(.sr), .cards > li, .arrow,
+    .slot, .hint, .uses > *, .about > *, .pile, .deck, .counters > *, .chances li, .legend > *,
+    [role=log], .more > *,
     #actions p, #actions button, #actions input, #actions a`)];
   const seen = (part) => { // as far as what scrolls around it shows it
     let { left, top, right, bottom } = part.getBoundingClientRect();
@@ -130,8 +131,8 @@ def test_cards_move_unless_reduced_motion(make_play, open_page, motion):
     with serve(play) as address:
         page = open_page(address, script=count, reduced_motion=motion)
         for turn in range(1, 7):
-            press(page, ["ArrowRight"])
-            until(page, f"document.querySelectorAll('#log li').length == {turn}")
+            press(page, ["ArrowRight"])  # ends autoplay
+            until(page, f"document.querySelectorAll('#log li').length >= {turn}")
         assert (page.evaluate("moves") > 0) == (motion == "no-preference")
         moves = page.evaluate("moves")
         press(page, ["Home"])  # a jump
@@ -141,7 +142,7 @@ def test_cards_move_unless_reduced_motion(make_play, open_page, motion):
 def test_played_card_is_marked_on_its_pile(make_play, open_page):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
-        page = open_page(address)
+        page = open_page(address, reduced_motion="reduce")
         seen = set()
         for turn in range(1, 30):
             press(page, ["ArrowRight"])
@@ -225,7 +226,7 @@ def test_tooltip_shows_possible_cards_for_mouse_and_touch(make_play, open_page):
         place = touched.locator("xpath=ancestor::li")
         place.hover()
         tip = page.locator(".tip")
-        assert tip.locator("caption").inner_text().startswith("Bob: card")
+        assert tip.locator("caption").inner_text().startswith("Bob: slot")
         assert tip.locator(".can").all_inner_texts() == [rank] * 5
         press(page, ["Escape"])
         assert tip.count() == 0
@@ -234,7 +235,7 @@ def test_tooltip_shows_possible_cards_for_mouse_and_touch(make_play, open_page):
         point = {"x": box["x"] + 20, "y": box["y"] + 40}
         session.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [point]})
         until(page, "document.querySelector('.tip')")
-        assert tip.locator("caption").inner_text() == "Your card 4 can be"
+        assert tip.locator("caption").inner_text() == "Your slot 4 can be"
         assert page.locator("button.mine[aria-pressed=true]").count() == 0
         session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
@@ -259,16 +260,16 @@ def test_dragged_card_selects_move(make_play, open_page):
         page = open_page(address)
         assert my_turn(page)
         drag(2, ".fireworks")
-        assert page.locator("#asked").inner_text() == "Play card 2?"
+        assert page.locator("#asked").inner_text() == "Play slot 2?"
         drag(3, ".discards")
-        assert page.locator("#asked").inner_text().startswith("Discard card 3? Not allowed")
+        assert page.locator("#asked").inner_text().startswith("Discard slot 3? Not allowed")
         press(page, ["Escape"])
         drag(3, ".counters")
-        assert page.locator("#asked").inner_text() == "Choose a card, or tell something"
+        assert page.locator("#asked").inner_text() == "Choose a card or a hint"
         page.evaluate("document.querySelector('[data-setting=atOnce]').click()")
         drag(4, ".fireworks")
         until(page, "document.querySelectorAll('#log li').length > 0")
-        assert page.locator("#log li").first.inner_text().startswith("You play card 4")
+        assert page.locator("#log li").first.inner_text().startswith("You play slot 4")
 
 
 def test_keys_control_hypothetical_line(make_play, open_page):
@@ -290,7 +291,7 @@ def test_keys_control_hypothetical_line(make_play, open_page):
         press(page, ["p", "1", "Enter"])  # Bob's card, unplayed in the game
         until(page, "document.querySelector('h1').textContent.startsWith('What if, turn 3')")
         log_lines = page.locator("#log li").all_inner_texts()
-        assert len(log_lines) == 2 and log_lines[1].startswith("Bob plays card 1")
+        assert len(log_lines) == 2 and log_lines[1].startswith("Bob plays slot 1")
         assert page.locator("h1").inner_text() == "What if, turn 3: You to move"
         play_first = game.rules.hand_size
         note = annotate(game.rules, game.deck, [game.moves[0], play_first])[1]
@@ -314,7 +315,7 @@ def test_keys_control_hypothetical_line(make_play, open_page):
 def test_log_shows_conventions(make_play, open_page):
     play = make_play(Rules(), watch=True)
     with serve(play) as address:
-        page = open_page(address)
+        page = open_page(address, reduced_motion="reduce")
         for turn in range(1, 12):
             press(page, ["ArrowRight"])
             until(page, f"document.querySelectorAll('#log li').length == {turn}")

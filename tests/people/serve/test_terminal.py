@@ -23,7 +23,7 @@ from hanabi_rl.people.serve.terminal import play_terminal, read_action, table_te
 
 def test_piped_game_is_saved(make_play, tmp_path):
     play, output = make_play(Rules()), []
-    lines = (line for _ in range(40) for line in ("t 1", "t r", "d 1", "p 1", "nonsense"))
+    lines = (line for _ in range(40) for line in ("h 1", "h r", "d 1", "p 1", "nonsense"))
     play_terminal(play, lines, output.append)
     game = play.game(max(play._games))
     assert game.end_reason == "finished"
@@ -46,7 +46,7 @@ def test_terminal_announces_partner_memory(tmp_path):
 
 def test_game_resumes_after_end_of_input(make_play):
     play, output = make_play(Rules()), []
-    play_terminal(play, ["\ufefft 1", "p 2"], output.append)  # piped from an editor's file
+    play_terminal(play, ["\ufeffh 1", "p 2"], output.append)  # piped from an editor's file
     assert "repeat the command" in output[-1] and not any("Invalid" in text for text in output)
     game = play.current()
     assert game.turn == 4 and make_play(Rules()).current() == game
@@ -64,12 +64,13 @@ def test_own_cards_are_hidden_until_end(make_play):
 @pytest.mark.parametrize(
     ("typed", "text"),
     [
-        ("p 2", "Play card 2"),
-        ("play 5", "Play card 5"),
-        ("t bob 1", None),
-        ("t b 1", None),
-        ("t 1 1", None),
+        ("p 2", "Play slot 2"),
+        ("play 5", "Play slot 5"),
+        ("h bob 1", None),
+        ("h b 1", None),
+        ("hint 1 1", None),
         ("tell 2 4", None),
+        ("t 2 4", None),
     ],
 )
 def test_valid_input_is_parsed(make_play, typed, text):
@@ -82,18 +83,18 @@ def test_valid_input_is_parsed(make_play, typed, text):
     recipient, value = typed.split()[-2:]
     if text is None:
         name = {"bob": "Bob", "b": "Bob", "1": "Bob", "2": "Cathy"}[recipient]
-        text = f"Tell {name} {value}"
+        text = f"Hint {name} {value}"
     assert action["text"] == text
 
 
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
-        ("x 1", "expected p, d or t"),
-        ("p", "expected p, d or t"),
+        ("x 1", "expected p, d or h"),
+        ("p", "expected p, d or h"),
         ("p 9", "no such move: 'p 9'"),
-        ("t 1", "no such move"),  # ambiguous recipient
-        ("t dora 1", "no such move"),
+        ("h 1", "no such move"),  # ambiguous recipient
+        ("h dora 1", "no such move"),
         ("d 1", "all hints are available"),
     ],
 )
@@ -127,7 +128,7 @@ def test_more_agents_than_seats_are_refused(capsys):
 
 
 def test_two_partners_make_three_player_game(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("t 2 1\nquit\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("h 2 1\nquit\n"))
     main(["play", "bot:random", "bot:random", "--terminal", "--seed", "4", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert "With bot:random, bot:random." in out

@@ -1,6 +1,8 @@
 """The socket's protocol, refusals and saved games."""
 
+import dataclasses
 import json
+import re
 import threading
 from concurrent.futures import CancelledError
 
@@ -12,7 +14,7 @@ from support.browser import STATIC
 from support.processes import run_python
 from support.serving import Simple, make_study_play
 
-from hanabi_rl.data.files import load_games
+from hanabi_rl.data.files import load_games, save_games
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
 from hanabi_rl.evaluation.measure.annotate import annotate
 from hanabi_rl.games.hanabi.python_game import PythonGame
@@ -20,7 +22,9 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.folder import GameFolder
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.partner_protocol import LazyPartners
+from hanabi_rl.people.serve.recorded import RecordedGames
 from hanabi_rl.people.serve.web import MAX_INVALID_MESSAGES, make_app
+from hanabi_rl.play.demos import generate
 
 HOST = "127.0.0.1:8642"
 
@@ -252,6 +256,80 @@ def test_watched_moves_show_probabilities(make_play, client_of, tmp_path):
             turn += 1
     assert frame["score"] == play.game(game.game_id).table().score
     assert not (tmp_path / "games").exists()  # watched games are not saved
+
+
+def test_earlier_games_reopen_after_restart(make_play, client_of):
+    play = make_play(Rules())
+    ended = []
+    with client_of(play) as client:
+        for _ in range(2):
+            ended.append(play.new_game())
+            with at_table(client, ended[-1].game_id) as socket:
+                to_end(socket)
+    games = [play.game(each.game_id) for each in ended]
+    play = make_play(Rules())
+    with client_of(play) as client:
+        new = play.current()
+        page = client.get(f"/game/{new.game_id}").text
+        links = re.findall(r'<a href="(\d+)">(\d\d \w+ \d{4}, \d\d:\d\d): (\d+) point', page)
+        assert [(int(game_id), int(score)) for game_id, _, score in links] == [
+            (game.game_id, game.table().score) for game in reversed(games)
+        ]
+        for game in games:
+            assert client.get(f"/game/{game.game_id}").status_code == 200
+            with at_table(client, game.game_id) as socket:
+                history = json.loads(socket.receive_text())
+                frame = json.loads(socket.receive_text())["frame"]
+            assert len(history["frames"]) == game.turn + 1 and frame["over"]
+            assert play.game(game.game_id).moves == game.moves
+        assert client.get(f"/game/{new.game_id - 1}").status_code == 404
+        assert GameFolder(play.folder.path).newest(Rules(), most=1) == [games[1]]
+        assert GameFolder(play.folder.path).newest(Rules(num_players=3)) == []
+        assert play.current() == new
+
+
+def test_other_files_are_no_earlier_games(make_play, client_of, tmp_path):
+    games = generate(Rules(), "random", 2, seed=0)
+    save_games(tmp_path / "2p-1.safetensors", games)  # two games
+    save_games(tmp_path / "2p-2.train.safetensors", games)
+    (tmp_path / "2p-3.safetensors").write_bytes(b"no file of games")
+    assert GameFolder(tmp_path).newest(Rules()) == []
+    assert GameFolder(tmp_path / "missing").newest(Rules()) == []
+
+
+def test_recorded_games_are_replayed(client_of):
+    games = generate(Rules(num_players=3), "random", 3, seed=0)
+    cut = games.num_actions.copy()
+    cut[2] = 5
+    games = dataclasses.replace(games, num_actions=cut, unfinished=np.arange(3) == 2)
+    with client_of(RecordedGames(games)) as client:
+        assert client.get("/", follow_redirects=False).headers["location"] == "game/0"
+        for game in range(3):
+            page = client.get(f"/game/{game}").text
+            assert f"Game {game} of 0 to 2" in page and 'data-watched="yes"' in page
+            links = re.findall(r'<a href="(\d)">(\w+)', page)
+            assert ('id="new"' in page) == (game < 2)  # the button of the next game
+            neighbours = ((str(game - 1), "Previous"), (str(game + 1), "Next"))
+            assert links == [link for link in neighbours if 0 <= int(link[0]) < 3]
+            with at_table(client, game) as socket:
+                history = json.loads(socket.receive_text())
+                frames = history["frames"]
+                assert json.loads(socket.receive_text())["frame"] == frames[-1]
+                socket.send_text(json.dumps({"step": 0}))  # changes nothing
+                assert len(what_if(socket, [], 1)["frames"]) == 1
+            moves = games.moves(game)
+            table = PythonGame(games.rules, games.decks[game])
+            for move in moves:
+                table.apply(int(move))
+            assert len(frames) == len(moves) + 1 == len(history["conventions"]) + 1
+            assert [frame["over"] for frame in frames] == [False] * len(moves) + [True]
+            assert frames[-1]["left"] == (game == 2)
+            assert frames[-1]["fireworks"] == table.fireworks
+            faces = [[card["card"] for card in hand] for hand in frames[0]["hands"]]
+            dealt = games.decks[game][:15].reshape(3, 5).tolist()
+            assert faces == [[[card // 5, card % 5 + 1] for card in hand] for hand in dealt]
+        assert client.get("/game/3").status_code == 404
+        assert client.post("/new").status_code == 404
 
 
 def what_if(socket, moves, turn):

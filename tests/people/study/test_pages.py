@@ -165,7 +165,7 @@ def test_folder_allows_one_server_and_commands(play, visit, tmp_path, monkeypatc
         withdraw(int(code[:6]), path)
 
     monkeypatch.setattr("hanabi_rl.people.study.design.read_study", lambda file: play.folder.study)
-    monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: compiled.append(1) or play)
+    monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: compiled.append(1) or (play, []))
     monkeypatch.setattr("uvicorn.Server.run", serve)
     for starts in (1, 2):  # the second after the first has ended
         code, _ = take_part(play, visit(play))

@@ -11,8 +11,8 @@ export function actionBar(frame, ui) {
   if (ui.history.length > 0) return replayBar(frame, ui);
   if (frame.actions.length === 0) return h("p", { class: "quiet" }, ui.waiting(frame));
   return h("div", { class: "choice" },
-    h("p", { role: "status", id: "asked" }, asked(frame, ui, "Choose a card, or tell something")),
-    h("div", { class: "row" }, choice(frame, ui)));
+    h("p", { role: "status", id: "asked" }, asked(frame, ui, "Choose a card or a hint")),
+    h("div", { class: "row" }, choice(ui)));
 }
 
 /** The choice as a question. */
@@ -21,20 +21,14 @@ function asked(frame, ui, otherwise) {
   if (action) {
     return action.why_not ? `${action.text}? Not allowed: ${action.why_not}` : `${action.text}?`;
   }
-  if (kind === "play" || kind === "discard") return "Which card?";
+  if (kind === "play" || kind === "discard") return "Which slot?";
   if (kind === "hint") return ui.askWhom(frame);
-  return slot ? `Card ${slot}: play or discard?` : otherwise;
+  return slot ? `Slot ${slot}: play or discard?` : otherwise;
 }
 
-function choice(frame, ui) {
-  const action = ui.chosen(), { slot } = ui.choice;
-  const use = (kind, name) => button(kind, name,
-    () => ui.choose({ kind, target: null, value: null }, slot !== null), {
-      "aria-pressed": ui.choice.kind === kind ? "true" : "false",
-      class: ui.choice.kind === kind ? "chosen" : null,
-    });
+function choice(ui) {
+  const action = ui.chosen();
   return [
-    use("play", "Play"), use("discard", "Discard"),
     button("go", "Confirm", () => ui.confirm(), {
       class: "go", "aria-describedby": "asked",
       "aria-disabled": action && !action.why_not ? "false" : "true",
@@ -47,12 +41,12 @@ function choice(frame, ui) {
 function lineBar(frame, ui) {
   const { turn, moves } = ui.line, many = moves.length;
   const otherwise = frame.over ? `It ends here with ${frame.score} ${frame.score === 1 ? "point" : "points"}`
-    : `${frame.names[frame.to_move]} moves: choose a card, or tell something`;
+    : `${frame.names[frame.to_move]} moves: choose a card or a hint`;
   return h("div", { class: "choice line" },
     h("p", { role: "status", id: "asked" },
       h("strong", {}, `What if: ${many} move${many === 1 ? "" : "s"} from move ${turn}. `),
       asked(frame, ui, otherwise)),
-    h("div", { class: "row" }, frame.over ? null : choice(frame, ui),
+    h("div", { class: "row" }, frame.over ? null : choice(ui),
       button("undo", "Undo", () => ui.undo(), { "aria-disabled": many ? "false" : "true" }),
       button("leave-line", "To the game", () => ui.leaveLine())));
 }
@@ -62,9 +56,9 @@ function replayBar(frame, ui) {
   const slider = h("input", {
     type: "range", min: 0, max: last, value: ui.shown, "data-key": "slider",
     "aria-label": "Move", "aria-valuetext": `after ${ui.shown} of ${last} moves`,
-    oninput: (event) => ui.show(Number(event.target.value)),
+    oninput: (event) => ui.jump(Number(event.target.value)),
   });
-  const step = (name, text, where) => button(name, text, () => ui.show(where), { "aria-label": name });
+  const step = (name, text, where) => button(name, text, () => ui.jump(where), { "aria-label": name });
   const over = ui.history[last].over;
   return h("div", { class: "replay" },
     h("p", { role: "status" }, `Move ${ui.shown} of ${last}` + (over ? "" : " so far")),
@@ -72,14 +66,12 @@ function replayBar(frame, ui) {
       step("first", "|◀", 0), step("one back", "◀", ui.shown - 1),
       button("on", "▶", () => ui.forward(), { "aria-label": "one forward" }),
       step("last", "▶|", last),
-      ui.watched && !over ? button("auto", ui.auto ? "Stop" : "Autoplay", () => ui.toggleAuto(), {
-        "aria-pressed": ui.auto ? "true" : "false",
-      }) : null,
+      button("auto", ui.auto ? "Stop" : "Autoplay", () => ui.toggleAuto()),
       slider,
       button("if", "What if?", () => ui.whatIf(), {
         title: "Try other moves from here", "aria-disabled": ui.canBranch() ? "false" : "true",
       }),
-      over ? h("button", { type: "submit", form: "new", class: "go", "data-key": "new" },
+      over && ui.next ? h("button", { type: "submit", form: "new", class: "go", "data-key": "new" },
         ui.next) : null,
       ui.frame && ui.frame.link ? h("a", { "data-key": "link", href: ui.frame.link, rel: "noreferrer", target: "_blank" },
         "hanab.live") : null));

@@ -74,16 +74,16 @@ function excluded(frame, card) {
 /** @param {any} frame @returns {number[]} */
 export const ranksOf = (frame) => Array.from({ length: frame.ranks }, (_, index) => index + 1);
 
-/** Possible colours and ranks of a card, with a dot for each excluded one; empty if all are possible
- * or the face shows it. */
+/** A possible colour. @param {number} color */
+export const colorPip = (color) => h("span", { class: `pip c${color % 5}` }, shape(color));
+
+/** Possible colours and ranks of a card as pips, with a dot for each excluded one. */
 function knows(frame, card) {
-  const row = (all, left, name, is) => h("span", { class: is === null ? "left" : "left is" },
-    is !== null ? (card.card ? name(is) : "") : left.length === all.length ? ""
-      : all.map((each) => h("span", {}, left.includes(each) ? name(each) : "·")));
-  const colors = frame.colors.map((_, color) => color);
+  const row = (all, left, pip, is) => h("span", { class: is === null ? "left" : "left is" },
+    all.map((each) => left.includes(each) ? pip(each) : h("span", { class: "out" }, "·")));
   return h("span", { class: "knows", "aria-hidden": "true" },
-    row(colors, card.colors, (color) => frame.letters[color], card.color),
-    row(ranksOf(frame), card.ranks, (rank) => String(rank), card.rank));
+    row(frame.colors.map((_, color) => color), card.colors, colorPip, card.color),
+    row(ranksOf(frame), card.ranks, (rank) => h("span", { class: "pip" }, String(rank)), card.rank));
 }
 
 /** A card's face, or its hints. */
@@ -117,7 +117,7 @@ export function cardView(frame, seat, card, slot, ui) {
   const note = ui.notes.of(card.order);
   const name = card.card ? `${frame.colors[card.card[0]]} ${card.card[1]}` : "your card";
   const label =
-    `${slot}: ${name}, ` +
+    `slot ${slot}: ${name}, ` +
     (hint ? `hinted ${hint}` : "no hints") +
     (not ? `, not ${not}` : "") +
     (pointed ? ", touched by the last hint" : "") +
@@ -129,8 +129,8 @@ export function cardView(frame, seat, card, slot, ui) {
   const content = [
     h("span", { class: "sr" }, label), // an aria-label would have to repeat the rest
     pointed ? arrow(frame) : null,
-    h("span", { class: classes.join(" "), "aria-hidden": "true" },
-      h("span", { class: "slot" }, String(slot)), face(frame, card)),
+    h("span", { class: "slot", "aria-hidden": "true" }, String(slot)),
+    h("span", { class: classes.join(" "), "aria-hidden": "true" }, face(frame, card)),
     knows(frame, card),
     note ? h("span", { class: "note", "aria-hidden": "true" }, `✎ ${note}`) : null,
   ];

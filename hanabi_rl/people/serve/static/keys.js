@@ -44,13 +44,13 @@ export function takes(element, key) {
 function replayKey(ui, key) {
   const last = ui.history.length - 1;
   if (key === "ArrowRight" || (key === " " && ui.watched)) ui.forward();
-  else if (key === "ArrowLeft") ui.show(ui.shown - 1);
-  else if (key === "Home") ui.show(0);
-  else if (key === "End") ui.show(last);
-  else if (key === "a" && ui.watched) ui.toggleAuto();
+  else if (key === "ArrowLeft") ui.jump(ui.shown - 1);
+  else if (key === "Home") ui.jump(0);
+  else if (key === "End") ui.jump(last);
+  else if (key === "a") ui.toggleAuto();
   else if (key === "v") ui.whatIf();
   else if (key === "n" && (ui.watched || ui.frame.over)) {
-    /** @type {HTMLFormElement} */ (document.getElementById("new")).requestSubmit();
+    /** @type {HTMLFormElement | null} */ (document.getElementById("new"))?.requestSubmit();
   } else return false;
   return true;
 }

@@ -73,5 +73,6 @@ if (response.ok) {
   at("title").textContent = document.title = `Overcooked: ${game.kitchen}, replay`;
   at("at").max = String(game.scenes.length - 1);
   show(0);
-  pause();
+  if (matchMedia("(prefers-reduced-motion: no-preference)").matches) run();
+  else pause();
 } else at("problem").textContent = `The game was not read: ${await response.text()}`;

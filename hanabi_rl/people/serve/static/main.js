@@ -8,7 +8,7 @@ import { move, places } from "./motion.js";
 import { downloadWith, notesOf } from "./notes.js";
 import { keep, load } from "./settings.js";
 import { closeTip, listenForTips } from "./tip.js";
-import { seated, sideView, view } from "./view.js";
+import { legend, seated, sideView, view } from "./view.js";
 
 const at = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const owner = document.documentElement.dataset.owner ?? ""; // participant of a study
@@ -22,7 +22,8 @@ const ui = {
   /** @type {string[]} */ conventions: [], // convention of each move, if available
   shown: 0, // index into history
   /** @type {any} */ line: null, // hypothetical moves from a shown position
-  auto: false,
+  auto: document.documentElement.dataset.watched === "yes"
+    && matchMedia("(prefers-reduced-motion: no-preference)").matches,
   sent: -1, // turn of the move that was sent
   choice: { ...NOTHING },
   settings: load(owner),
@@ -67,7 +68,7 @@ const ui = {
   /** True if other moves can be tried from here. */
   canBranch: () => ui.history.length > 0 && !ui.history[ui.shown].over,
   whatIf() {
-    ui.auto = false;
+    ui.stop();
     if (ui.canBranch()) send({ what_if: [], turn: ui.shown });
   },
   undo() {
@@ -84,8 +85,8 @@ const ui = {
   },
   askWhom(frame) {
     return ui.choice.target === null && frame.others.length > 1
-      ? `Tell whom? ${frame.others.map((seat, index) => `${index + 1} ${frame.names[seat]}`).join(", ")}`
-      : "Which colour or number?";
+      ? `Hint which player? ${frame.others.map((seat, index) => `${index + 1} ${frame.names[seat]}`).join(", ")}`
+      : "Which colour or rank?";
   },
   waiting(frame) {
     return frame.over ? "The game is over" : `${frame.names[frame.to_move]} is thinking …`;
@@ -94,18 +95,35 @@ const ui = {
     ui.shown = Math.max(0, Math.min(turn, ui.history.length - 1));
     draw();
   },
+  /** Shows a position that the user asked for. */
+  jump(turn) {
+    ui.stop();
+    ui.show(turn);
+  },
   /** Next position, or the next move of watched agents. */
   forward() {
-    if (ui.shown < ui.history.length - 1) ui.show(ui.shown + 1);
-    else if (ui.watched && !ui.frame.over) send({ step: ui.frame.turn });
+    ui.stop();
+    advance();
+  },
+  /** Ends autoplay. */
+  stop() {
+    ui.auto = false;
+    clearTimeout(playing);
   },
   toggleAuto() {
-    ui.auto = !ui.auto;
+    if (ui.auto) ui.stop();
+    else {
+      ui.auto = true;
+      if (ui.shown === ui.history.length - 1 && ui.frame.over) ui.show(0);
+      playing = setTimeout(play, AUTO_MS);
+    }
     draw();
-    run();
   },
 };
 
+const AUTO_MS = 1000; // between moves of autoplay
+/** @type {number | undefined} */
+let playing; // the next move of autoplay
 let drawn = -9; // turn on the page
 /** @type {WebSocket | null} */
 let socket = null;
@@ -162,12 +180,15 @@ function receive(message) {
     ui.sent = -1;
     at("network").textContent = message.text;
   } else if (message.type === "role") {
+    if (!message.moves) ui.stop();
     at("role").textContent = message.moves ? "" : "A newer tab plays this game. Reload this one to play here.";
   } else if (message.type === "history") {
-    const atEnd = ui.shown >= ui.history.length - 1;
+    const opened = ui.history.length === 0, atEnd = ui.shown >= ui.history.length - 1;
     ui.history = message.frames;
     ui.conventions = message.conventions;
-    if (atEnd) ui.shown = ui.history.length - 1;
+    const last = ui.history.length - 1;
+    if (atEnd) ui.shown = opened && ui.watched && ui.history[last].over ? 0 : last;
+    if (opened && ui.auto) playing = setTimeout(play, AUTO_MS);
   } else if (message.type === "what_if") {
     ui.line = message;
     ui.choice = { ...NOTHING };
@@ -201,6 +222,7 @@ function draw() {
   closeTip();
   at("table").replaceChildren(view(frame, ui));
   at("side").replaceChildren(...sideView(frame));
+  if (!at("legend").hasChildNodes()) at("legend").append(...legend(frame));
   at("actions").replaceChildren(actionBar(frame, ui));
   const readings = ui.line ? ui.line.conventions : ui.conventions;
   drawLog(frame, readings);
@@ -273,11 +295,18 @@ function sure(asked, then) {
   dialog.showModal();
 }
 
-function run() {
-  if (!ui.auto) return;
-  if (ui.shown === ui.history.length - 1 && ui.frame.over) ui.auto = false;
-  ui.forward();
-  setTimeout(run, 1000);
+function advance() {
+  if (ui.shown < ui.history.length - 1) ui.show(ui.shown + 1);
+  else if (ui.watched && !ui.frame.over) send({ step: ui.frame.turn });
+}
+
+/** Autoplay, which waits while the page is hidden. */
+function play() {
+  if (ui.frame && !document.hidden) advance();
+  if (ui.frame?.over && ui.shown === ui.history.length - 1) {
+    ui.stop();
+    draw();
+  } else playing = setTimeout(play, AUTO_MS);
 }
 
 for (const field of document.querySelectorAll("[data-setting]")) {

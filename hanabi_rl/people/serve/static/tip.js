@@ -22,7 +22,7 @@ function open(place, ui) {
   if (!card) return;
   over = place;
   const note = ui.notes.of(card.order);
-  const whose = seat === frame.you ? `Your card ${slot}` : `${frame.names[seat]}: card ${slot}`;
+  const whose = seat === frame.you ? `Your slot ${slot}` : `${frame.names[seat]}: slot ${slot}`;
   tip = h("div", { class: "tip", "aria-hidden": "true" },
     possible(frame, card, `${whose} can be`), note ? h("p", {}, `✎ ${note}`) : null);
   document.body.append(tip);

@@ -1,6 +1,6 @@
 // @ts-check
 /** The table as DOM: pure functions of a frame and the choice. */
-import { cardView, h, pips, possible, shape } from "./cards.js";
+import { cardView, colorPip, h, pips, possible, shape } from "./cards.js";
 
 /** Hint buttons for one hand. */
 function hintButtons(frame, seat, ui) {
@@ -30,8 +30,27 @@ function hintButtons(frame, seat, ui) {
   };
   const row = (kind) => h("div", { class: "row" },
     actions.filter((action) => action.kind === kind).map(button));
-  return h("div", { class: "hints", role: "group", "aria-label": `Tell ${frame.names[seat]}` },
+  return h("div", { class: "hints", role: "group", "aria-label": `Hint ${frame.names[seat]}` },
     row("color"), row("rank"));
+}
+
+/** Buttons at the own cards. */
+function uses(frame, ui) {
+  if (ui.history.length > 0 && !ui.line) return null;
+  const { kind, slot } = ui.choice;
+  const use = (of, name) => {
+    const action = frame.actions.find((each) => each.kind === of && each.slot === (slot ?? 1));
+    if (!action) return null;
+    return h("button", {
+      type: "button", "data-key": of, class: kind === of ? "chosen" : null, title: action.why_not,
+      "aria-pressed": kind === of ? "true" : "false",
+      "aria-disabled": action.why_not ? "true" : "false",
+      onclick: () => ui.choose({ kind: of, target: null, value: null }, slot !== null),
+    }, name);
+  };
+  const group = { role: "group", "aria-label": "Play or discard" };
+  return h("div", { class: "uses", ...(frame.actions.length > 0 ? group : {}) },
+    use("play", "Play"), use("discard", "Discard"));
 }
 
 /** Possible identities and note of the chosen own card. */
@@ -40,8 +59,8 @@ function about(frame, ui) {
   const card = frame.me === null ? null : frame.hands[frame.me][(slot ?? 0) - 1];
   if (!card || frame.over || (card.card && !ui.line)) return null;
   return h("div", { class: "about" },
-    possible(frame, card, `Card ${slot} can be`),
-    ui.line ? null : h("label", { class: "noted" }, `Note on card ${slot}`,
+    possible(frame, card, `Slot ${slot} can be`),
+    ui.line ? null : h("label", { class: "noted" }, `Note on slot ${slot}`,
       h("input", {
         type: "text", "data-key": "note", maxlength: 60, autocomplete: "off",
         value: ui.notes.of(card.order),
@@ -73,7 +92,7 @@ function handView(frame, seat, ui) {
       moves ? h("span", { class: "now" }, " ← to move") : null),
     h("div", { class: "row-of-hand" },
       h("ol", { class: "cards" }, cards),
-      seat === frame.me ? about(frame, ui) : null,
+      seat === frame.me ? [uses(frame, ui), about(frame, ui)] : null,
       hintButtons(frame, seat, ui)),
   );
 }
@@ -181,3 +200,6 @@ export function view(frame, ui) {
 export function sideView(frame) {
   return [chances(frame), discards(frame)].filter((part) => part !== null);
 }
+
+/** Names of the colours' pips. */
+export const legend = (frame) => frame.colors.map((name, color) => h("li", {}, colorPip(color), ` ${name}`));
