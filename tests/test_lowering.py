@@ -61,8 +61,9 @@ def test_training_lowers(program: Any) -> None:
     assert_lowers(jax.jit(program).trace(key))
 
 
-def test_matrix_cell_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled part of a cell with the arguments of `play_games`."""
+@pytest.mark.parametrize("program", ["_begin", "_step", "_play_turn"])
+def test_matrix_cell_lowers(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled parts of a cell with the arguments of `play_games`."""
     from hanabi_rl.play import episodes
 
     calls: list[Any] = []
@@ -70,13 +71,13 @@ def test_matrix_cell_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
     class AskedError(Exception):
         pass
 
-    compiled = episodes._play_chunk
+    compiled = getattr(episodes, program)
 
     def record(*args: Any, **options: Any) -> Any:
         calls.append((args, options))
         raise AskedError
 
-    monkeypatch.setattr(episodes, "_play_chunk", record)
+    monkeypatch.setattr(episodes, program, record)
     pair = policy(jax.random.key(0)), policy(jax.random.key(1))
     with pytest.raises(AskedError):
         play_games(pair, RULES, evaluation_decks(RULES, 8, 0))

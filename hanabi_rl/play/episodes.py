@@ -1,6 +1,8 @@
-"""Complete games between policies: thousands at once, each deck played once, on device.
+"""Complete games between policies: hundreds at once, each deck played once.
 
-Unlike `learning/rollout.collect`, this loop plays given decks once each, refills a slot when its
+A turn is one compiled program of the game and one of each policy, which depends on the structure of
+that policy alone: K agents compile K programs, whatever their line-ups. Unlike
+`learning/rollout.collect`, this loop plays given decks once each, refills a slot when its
 game ends, saves only moves and ends, calls each policy on the rows of its seats, and stops with the
 last game. Collection resamples decks without end, stores states and network outputs, and has a
 fixed length.
@@ -9,7 +11,6 @@ fixed length.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from hanabi_rl.agents.python_agent import as_pytrees
 from hanabi_rl.agents.python_bot import host_errors
 from hanabi_rl.data.games import FinalStates, Games
 from hanabi_rl.games.batching import select_games
-from hanabi_rl.games.hanabi import dynamics as game
+from hanabi_rl.games.hanabi import dynamics
 from hanabi_rl.games.hanabi.decks import check_decks
 from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.observation import observe_seat
@@ -34,18 +35,15 @@ from hanabi_rl.storage.progress import SOON_S, Progress
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
 
-DEFAULT_CHUNK = 256
+_ROWS, _SLOT_STEP = 512, 8
 SEARCH_CHUNK = 4
 """Parallel games if a policy searches, which it does one game at a time."""
 # not a game index: random stream of the policies, separate from that of the moves
 POLICY_RNG_STREAM = np.uint32(2**32 - 1)
 # action that marks NaN logits; `argmax` and `categorical` treat NaN as the largest logit
 _OF_NAN = -1
-_AT_END = ("num_actions", "scores", "points", "lives")  # int32, one per game
-# capacity of one compiled call, shared by all smaller numbers of games
-_GAMES_PER_SLOT = 32
-# turns of a compiled call, doubled after a call of less than a second: progress between few calls
-_FIRST_TURNS, _LONG_S = 8, 1.0
+# capacity of one compiled program, shared by all smaller numbers of games
+_GAMES_PER_SLOT = 64
 
 
 @with_fixed_settings(prng=True)
@@ -64,14 +62,15 @@ def play_games(
     """Play every deck of `decks` (integer[N, deck_size]) to its end and return the games.
 
     Args:
-        policies: one policy, or class of a bot, per position. A repeated object is called once, on
-            the rows of all its seats. All policies are called on every turn, on idle seats too.
+        policies: one policy, or class of a bot, per position. All are called on every turn, on idle
+            seats too.
         seed: 32-bit seed, see below.
         sample: sample moves from the policies' distributions; False is greedy.
         seating: int[P], or int[N, P] per game: policy i holds seat `seating[i]`; default: seat i.
-            All seatings share one compiled function.
+            All seatings share compiled programs.
         game_index: int[N], random stream of each game, default 0 to N - 1.
-        chunk_size: parallel games, default 256, or 4 if a policy searches.
+        chunk_size: parallel games; default: 4 if a policy searches, otherwise so many that each
+            call of a policy has about 512 rows, in self-play as in cross-play.
         games_per_series: consecutive decks per series. Within a series, policies keep their memory
             of each other (`agents/policy.py`, `next_game`); with three or more players the seatings
             of a series must be rotations of one another.
@@ -104,61 +103,69 @@ def play_games(
     game_index = np.arange(total) if game_index is None else np.asarray(game_index)
     if game_index.shape != (total,):
         raise ValueError(f"expected a game_index [{total}], got shape {game_index.shape}")
-    distinct, positions = group_identical(policies)
-    slow = chunk_size is None and any(map(runs_search, distinct))
+    search = any(map(runs_search, policies))
+    # an agent at all seats is called once, on the rows of all of them
+    calls = 1 if all(one is policies[0] for one in policies) and not search else len(policies)
     if chunk_size is None:
-        chunk_size = SEARCH_CHUNK if slow else DEFAULT_CHUNK
-    # rounded, so that similar numbers of games share a compiled function
-    slots = min(chunk_size, -(-total // games_per_series // 8) * 8)
-    at_once = slots * games_per_series
-    size = at_once * (_GAMES_PER_SLOT if total > at_once and not slow else 1)
-    # `jax.random.key` would add JAX_RANDOM_SEED_OFFSET
-    words = jnp.asarray(np.array([0, seed], np.uint32))
-    key = jax.random.wrap_key_data(words, impl="threefry2x32")
-    own_key = jax.random.fold_in(key, POLICY_RNG_STREAM)
-    chunks = []
-    with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress:
-        for first in range(0, total, size):
-            # equal shapes for all chunks; only `count` games are played
-            index = np.arange(first, first + size) % total
-            count = min(size, total - first)
-            chunk = _Chunk(
-                decks=decks[index],
-                seating=seating[index],
-                keys=_game_keys(key, game_index[index]),
-                own_keys=_game_keys(own_key, game_index[index]),
-                first=np.int32(count),
-                sample=np.bool_(sample),
-            )
-            shape = {
-                "rules": rules,
-                "positions": positions,
-                "slots": slots,
-                "games_per_series": games_per_series,
-            }
-            play, turns, playing = _begin(distinct, chunk, **shape), _FIRST_TURNS, True
-            while playing:
-                began = time.perf_counter()
-                with host_errors():
-                    play, playing = _play_chunk(distinct, chunk, play, np.int32(turns), **shape)
-                    playing = bool(playing)
-                over = jax.device_get(play.records["num_actions"])[:count] > 0
-                progress.update(first + int(over.sum()))
-                turns *= 2 if time.perf_counter() - began < _LONG_S else 1
-            records = jax.device_get(play.records)
-            chunks.append({name: field[:count] for name, field in records.items()})
-    fields = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
-    _check_numbers(fields["actions"], seating)
+        chunk_size = SEARCH_CHUNK if search else _chunk(rules, calls)
+    # rounded, so that similar numbers of games share compiled programs
+    step = _SLOT_STEP * (1 if calls == 1 else rules.num_players)
+    slots = min(chunk_size, -(-total // games_per_series // step) * step)
+    room = _GAMES_PER_SLOT * slots
+    while room < total:
+        room *= 2
+    index = np.arange(room) % total
+    arrays = _Task(
+        decks=decks[index],
+        seating=seating[index],
+        stream=game_index[index].astype(np.int32),
+        words=np.array([0, seed], np.uint32),
+        count=np.int32(total),
+        sample=np.bool_(sample),
+    )
+    actions = np.full((total, rules.max_turns), rules.noop, np.int32)
+    num_actions, at_end = np.zeros(total, np.int32), np.zeros((total, 3), np.int32)
+    shape = {"rules": rules, "games_per_series": games_per_series, "calls": calls}
+    over, previous = 0, None
+    with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress, host_errors():
+        task = jax.device_put(arrays)
+        table, seen = _begin(task, slots, **shape)
+        rows = slots * len(policies) // calls
+        carries = [_init_carry(policy, rows) for policy in policies[:calls]]
+        while over < total:
+            logits = []
+            for call, carry in enumerate(carries):
+                carries[call], answer = _step(policies[call], carry, task.words, seen[call])
+                logits.append(answer)
+            table, seen, moved = _play_turn(task, table, logits, **shape)
+            # one turn behind, so that the device need not wait for the host
+            if previous is not None:
+                game, turn, action, ended, end = map(np.asarray, previous)
+                playing = game < total
+                actions[game[playing], turn[playing]] = action[playing]
+                num_actions[game[ended]], at_end[game[ended]] = turn[ended] + 1, end[ended]
+                over += int(ended.sum())
+                progress.update(over)
+            previous = moved
+    _check_numbers(actions, seating)
+    scores, points, lives = np.ascontiguousarray(at_end.T)
     return Games(
         rules=rules,
         decks=decks,
-        actions=fields["actions"],
-        num_actions=fields["num_actions"],
-        scores=fields["scores"],
+        actions=actions,
+        num_actions=num_actions,
+        scores=scores,
         game_ids=np.arange(total, dtype=np.int32),
         unfinished=np.zeros(total, bool),
-        ends=FinalStates(points=fields["points"], lives=fields["lives"]),
+        ends=FinalStates(points=points, lives=lives),
     )
+
+
+def _chunk(rules: Rules, calls: int) -> int:
+    """Parallel games with which policies are called on about `_ROWS` rows."""
+    step = _SLOT_STEP * rules.num_players
+    rows = _ROWS // step * step
+    return rows // rules.num_players if calls == 1 else rows
 
 
 def group_identical(
@@ -177,160 +184,161 @@ def group_identical(
     return tuple(distinct), tuple(tuple(group) for group in positions)
 
 
-class _Play(NamedTuple):
-    """Carry of the loop over turns (n slots, M games)."""
+class _Task(NamedTuple):
+    """M games to play, with padding."""
+
+    decks: Any  # uint8[M, D]
+    seating: Any  # int32[M, P], seat of each position
+    stream: Any  # int32[M], `game_index`
+    words: Any  # uint32[2], key
+    count: Any  # int32[], number of games to play
+    sample: Any  # bool[]; not static: greedy and sampled games share one compiled program
+
+
+class _Table(NamedTuple):
+    """n slots between two turns."""
 
     game: jax.Array  # int32[n], current game of each slot; M or more: none
     turn: jax.Array  # int32[n]
     dealt: jax.Array  # int32[], series started
     state: State  # state of the n slots
-    carries: tuple[Any, ...]  # one per distinct policy, leaves [seats held * n, ...]
-    records: dict[str, jax.Array]  # [M, ...]: `_AT_END` and the actions
 
 
-class _Chunk(NamedTuple):
-    """Games of one chunk, M with padding."""
+class _Seen(NamedTuple):
+    """Input of one call of a policy: n rows of one position, or those of all, in turn."""
 
-    decks: Any  # uint8[M, D]
-    seating: Any  # int32[M, P], seat of each position
-    keys: jax.Array  # [M], keys for sampling moves
-    own_keys: jax.Array  # [M], keys that the policies receive
-    first: Any  # int32[], number of games to play
-    sample: Any  # bool[]; not static: greedy and sampled games share one compiled function
-
-
-_SHAPE = ("rules", "positions", "slots", "games_per_series")
+    obs: jax.Array  # float32[n, O]
+    legal: jax.Array  # bool[n, A]
+    reset: jax.Array  # bool[n]
+    continues: jax.Array | None  # bool[n]: next game of a series; None without series
+    stream: jax.Array  # int32[n], `game_index`
+    turn: jax.Array  # int32[n]
+    seat: jax.Array  # int32[n]
 
 
-@functools.partial(jax.jit, static_argnames=_SHAPE)
+class _Moved(NamedTuple):
+    """One turn of the n slots."""
+
+    game: Any  # int32[n]
+    turn: Any  # int32[n]
+    action: Any  # int32[n]
+    ended: Any  # bool[n]
+    at_end: Any  # int32[n, 3]: score, points, lives
+
+
+@functools.partial(jax.jit, static_argnames=("slots", "rules", "games_per_series", "calls"))
 def _begin(
-    policies: tuple[Policy, ...],
-    chunk: _Chunk,
-    *,
-    rules: Rules,
-    positions: tuple[tuple[int, ...], ...],
-    slots: int,
-    games_per_series: int,
-) -> _Play:
-    """First game of each slot; arguments as of `_play_chunk`."""
-    size, count = len(chunk.decks), chunk.first
+    task: _Task, slots: int, *, rules: Rules, games_per_series: int, calls: int
+) -> tuple[_Table, list[_Seen]]:
+    """First game of each slot."""
     first = jnp.arange(slots) * games_per_series
-    return _Play(
-        game=jnp.where(first < count, first, size),
+    table = _Table(
+        game=jnp.where(first < task.count, first, len(task.decks)),
         turn=jnp.zeros(slots, jnp.int32),
-        dealt=jnp.minimum(count // games_per_series, slots),
-        state=game.deal(rules, chunk.decks[first]),
-        carries=tuple(
-            p.init_carry(slots * len(held)) for p, held in zip(policies, positions, strict=True)
-        ),
-        records={
-            **{name: jnp.zeros(size, jnp.int32) for name in _AT_END},
-            "actions": jnp.full((size, rules.max_turns), rules.noop, jnp.int32),
-        },
+        dealt=jnp.minimum(task.count // games_per_series, slots),
+        state=dynamics.deal(rules, task.decks[first]),
     )
+    return table, _see(task, table, rules, games_per_series, calls)
 
 
-@functools.partial(jax.jit, static_argnames=_SHAPE)
-def _play_chunk(
-    policies: tuple[Policy, ...],
-    chunk: _Chunk,
-    start: _Play,
-    turns: jax.Array,
+@functools.partial(jax.jit, static_argnums=1)
+def _init_carry(policy: Policy, slots: int) -> Any:
+    return policy.init_carry(slots)
+
+
+@jax.jit
+def _step(policy: Policy, carry: Any, words: jax.Array, seen: _Seen) -> tuple[Any, jax.Array]:
+    """One call of a policy: new carry and logits float32[n, A]. Compiled once per structure."""
+    # compiled away if the policy reads no key
+    key = jax.random.fold_in(_key(words), POLICY_RNG_STREAM)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, seen.stream)
+    for part in (seen.turn, seen.seat):
+        keys = jax.vmap(jax.random.fold_in)(keys, part)
+    if seen.continues is not None:
+        carry = next_game(policy, carry, seen.continues)
+    return policy.step(carry, seen.obs, seen.legal, seen.reset, keys)
+
+
+@functools.partial(jax.jit, static_argnames=("rules", "games_per_series", "calls"))
+def _play_turn(
+    task: _Task,
+    table: _Table,
+    logits: list[jax.Array],
     *,
     rules: Rules,
-    positions: tuple[tuple[int, ...], ...],
-    slots: int,
     games_per_series: int,
-) -> tuple[_Play, jax.Array]:
-    """Play up to `turns` int32[] more turns of a chunk, `slots` parallel games, in whole series.
+    calls: int,
+) -> tuple[_Table, list[_Seen], _Moved]:
+    """Play a turn, given the logits [rows, A] of each call, and deal where games ended."""
+    size, player = len(task.decks), dynamics.current_player(table.state)
+    # a slot without a game reads the last game's seats; its moves are not used
+    seats, playing = task.seating[table.game], table.game < size
+    # only the current player's logits count; the no-op is the only legal action elsewhere
+    chosen, *others = jnp.split(jnp.concatenate(logits), rules.num_players)
+    for position, of_position in enumerate(others, start=1):
+        chosen = jnp.where((seats[:, position] == player)[:, None], of_position, chosen)
+    action = jax.lax.cond(task.sample, _sample, _greedy, chosen, task, table)
+    action = jnp.where(jnp.isnan(chosen).any(axis=-1), _OF_NAN, action)
+    state, _, over = dynamics.step(rules, table.state, jnp.where(playing, action, rules.noop))
+    ended = playing & (over | (table.turn + 1 == rules.max_turns))
+    lives = state.life_tokens.astype(jnp.int32)
+    at_end = [dynamics.score(rules, state), dynamics.points(rules, state), lives]
+    moved = _Moved(table.game, table.turn, action, ended, jnp.stack(at_end, axis=1))
+    after = table._replace(turn=table.turn + 1, state=state)
 
-    `positions[g]` are the positions of policy g. Returns the new carry and, bool[], True if a game
-    is not over.
-    """
-    decks, seating, keys, own_keys, count, sample = chunk
-    size = len(decks)
-    # rows of a policy: all slots at its first position, then at its next
-    order = np.concatenate(positions)
+    def next_games() -> _Table:
+        last = ended & ((table.game + 1) % games_per_series == 0)
+        begins = (table.dealt + jnp.cumsum(last) - 1) * games_per_series
+        following = jnp.where(last, begins, table.game + 1)
+        follows = ended & (following < task.count)
+        dealt = dynamics.deal(rules, task.decks[following])
+        return _Table(
+            game=jnp.where(follows, following, jnp.where(ended, size, table.game)),
+            turn=jnp.where(follows, 0, after.turn),
+            dealt=table.dealt + (last & follows).sum(),
+            state=select_games(follows, dealt, state),
+        )
 
-    def play_turn(play: _Play) -> _Play:
-        # a slot without a game reads the last game's seats; its moves are not used
-        seats = seating[play.game]
-        playing, player = play.game < size, game.current_player(play.state)
+    after = jax.lax.cond(ended.any(), next_games, lambda: after)
+    return after, _see(task, after, rules, games_per_series, calls), moved
+
+
+def _see(
+    task: _Task, table: _Table, rules: Rules, games_per_series: int, calls: int
+) -> list[_Seen]:
+    """Input of each call."""
+    seats, players = task.seating[table.game], rules.num_players
+    reset, continues = table.turn == 0, None
+    if games_per_series > 1:
+        continues = reset & (table.game % games_per_series > 0)
+        reset &= ~continues
+
+    def of_rows(x: jax.Array) -> jax.Array:
+        return jnp.concatenate([x] * players)
+
+    # an empty slot may show the deal of another game
+    has_game = (table.game < len(task.decks))[:, None, None]
+    only_noop = jnp.arange(rules.num_actions) == rules.noop
+    legal = jnp.where(has_game, dynamics.legal_actions(rules, table.state), only_noop)
+    seen = _Seen(
         # not an index into `observe`: XLA's gather takes ten times as long on a CPU
-        rows = jax.tree.map(
-            lambda leaf: jnp.concatenate([leaf] * rules.num_players), play.state.without_deck()
-        )
-        obs = observe_seat(rules, rows, seats[:, order].T.reshape(-1))
-        legal = game.legal_actions(rules, play.state)
-        own = jax.vmap(jax.random.fold_in)(own_keys[play.game], play.turn)
-        seat_keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-        own = jax.vmap(seat_keys)(own, seats)  # [n, P], compiled away if no policy reads it
-        carries, logits, first = [], jnp.zeros((slots, rules.num_actions)), 0
-        for policy, carry, held in zip(policies, play.carries, positions, strict=True):
-            allowed = jnp.concatenate([_of_seat(legal, seats[:, position]) for position in held])
-            last = first + len(allowed)
-            new = jnp.tile(play.turn == 0, len(held))
-            if games_per_series > 1:
-                continues = new & jnp.tile(play.game % games_per_series > 0, len(held))
-                carry, new = next_game(policy, carry, continues), new & ~continues
-            key = own[:, np.array(held)].T.reshape(-1)
-            carry, of_rows = policy.step(carry, obs[first:last], allowed, new, key)
-            carries.append(carry)
-            first = last
-            # only the current player's logits count; the no-op is the only legal action elsewhere
-            for position, of_position in zip(held, jnp.split(of_rows, len(held)), strict=True):
-                logits = jnp.where((seats[:, position] == player)[:, None], of_position, logits)
-        action = jax.lax.cond(sample, _sample, _greedy, logits, keys[play.game], play.turn)
-        action = jnp.where(jnp.isnan(logits).any(axis=-1), _OF_NAN, action)
-        state, _, over = game.step(rules, play.state, jnp.where(playing, action, rules.noop))
-        ended = playing & (over | (play.turn + 1 == rules.max_turns))
-        played = play._replace(
-            turn=play.turn + 1,
-            state=state,
-            carries=tuple(carries),
-            records=record(play, action, state, ended),
-        )
-        return jax.lax.cond(ended.any(), lambda: next_games(played, ended), lambda: played)
-
-    def record(
-        play: _Play, action: jax.Array, state: State, ended: jax.Array
-    ) -> dict[str, jax.Array]:
-        at_end = {
-            "num_actions": play.turn + 1,
-            "scores": game.score(rules, state),
-            "points": game.points(rules, state),
-            "lives": state.life_tokens.astype(jnp.int32),
-        }
-        where = jnp.where(ended, play.game, size)
-        records = {
-            name: play.records[name].at[where].set(value, mode="drop")
-            for name, value in at_end.items()
-        }
-        return records | {
-            "actions": play.records["actions"].at[play.game, play.turn].set(action, mode="drop")
-        }
-
-    def next_games(play: _Play, ended: jax.Array) -> _Play:
-        over = ended & ((play.game + 1) % games_per_series == 0)
-        begins = (play.dealt + jnp.cumsum(over) - 1) * games_per_series
-        following = jnp.where(over, begins, play.game + 1)
-        follows = ended & (following < count)
-        begun = game.deal(rules, decks[following])
-        return play._replace(
-            game=jnp.where(follows, following, jnp.where(ended, size, play.game)),
-            turn=jnp.where(follows, 0, play.turn),
-            dealt=play.dealt + (over & follows).sum(),
-            state=select_games(follows, begun, play.state),
-        )
-
-    def is_playing(state: tuple[_Play, jax.Array]) -> jax.Array:
-        play, left = state
-        return (play.game < size).any() & (left > 0)
-
-    play, _ = jax.lax.while_loop(
-        is_playing, lambda state: (play_turn(state[0]), state[1] - 1), (start, turns)
+        obs=observe_seat(
+            rules, jax.tree.map(of_rows, table.state.without_deck()), seats.T.reshape(-1)
+        ),
+        legal=jnp.concatenate([_of_seat(legal, seat) for seat in seats.T]),
+        reset=of_rows(reset),
+        continues=None if continues is None else of_rows(continues),
+        stream=of_rows(task.stream[table.game]),
+        turn=of_rows(table.turn),
+        seat=seats.T.reshape(-1),
     )
-    return play, (play.game < size).any()
+    parts = jax.tree.map(lambda x: jnp.split(x, calls), seen)
+    return jax.tree.transpose(jax.tree.structure(seen), jax.tree.structure([0] * calls), parts)
+
+
+def _key(words: jax.Array) -> jax.Array:
+    # `jax.random.key` would add JAX_RANDOM_SEED_OFFSET
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def _of_seat(values: jax.Array, seat: jax.Array) -> jax.Array:
@@ -356,21 +364,17 @@ def step_seats(
     return carry, logits.reshape(num_games, seats, -1)
 
 
-def _greedy(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
+def _greedy(logits: jax.Array, task: _Task, table: _Table) -> jax.Array:
     """Greedy actions int32[n] of logits [n, A]."""
-    del keys, turn
+    del task, table
     return jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
 
-def _sample(logits: jax.Array, keys: jax.Array, turn: jax.Array) -> jax.Array:
-    """Actions int32[n] sampled from logits [n, A], with key [n] and turn int32[n] of each game."""
-    turn_keys = jax.vmap(jax.random.fold_in)(keys, turn)
-    return categorical(turn_keys, logits)
-
-
-@jax.jit
-def _game_keys(key: jax.Array, index: jax.Array) -> jax.Array:
-    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, index)
+def _sample(logits: jax.Array, task: _Task, table: _Table) -> jax.Array:
+    """Actions int32[n] sampled from logits [n, A], with the key of each game and turn."""
+    fold_in = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+    keys = fold_in(_key(task.words), task.stream[table.game])
+    return categorical(jax.vmap(jax.random.fold_in)(keys, table.turn), logits)
 
 
 def check_lineup(policies: tuple[Policy, ...], rules: Any) -> None:

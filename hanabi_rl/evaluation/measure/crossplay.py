@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hanabi_rl.agents.policy import runs_search
 from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.selfplay import ScoreSummary, summarise
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
-from hanabi_rl.play.episodes import DEFAULT_CHUNK, group_identical, play_games
+from hanabi_rl.play.episodes import group_identical, play_games
 from hanabi_rl.play.game_episodes import play_episodes
-from hanabi_rl.play.multi_policy import make_multi_policy
-from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-
-
-_AT_ONCE = 2 * DEFAULT_CHUNK  # games per chunk of `evaluate_with_partners`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +106,7 @@ def evaluate_with_partners(
     purpose: Purpose = "report",
     games_per_series: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`evaluate_pair` of one agent with each of several partners, greedily, in one compiled
-    program.
+    """`evaluate_pair` of one agent with each of several partners, greedily.
 
     Args:
         games_per_series: consecutive decks form a series with one partner: both keep their memory
@@ -123,7 +116,7 @@ def evaluate_with_partners(
         scores and points, int32[M, P, N]: M partners, P seats of the agent in the first game of a
             series, N decks.
     """
-    rules, players, others = agent.rules, agent.rules.num_players, len(partners)
+    rules, players = agent.rules, agent.rules.num_players
     if not isinstance(rules, Rules):
         if games_per_series > 1:
             raise ValueError(
@@ -132,37 +125,27 @@ def evaluate_with_partners(
         scores = np.stack([_scores_by_seat(agent, p, num_games, seed, purpose) for p in partners])
         return scores, scores
     decks = evaluation_decks(rules, num_games, seed, purpose)
-    # series per partner and seat in one chunk
-    slow = any(map(runs_search, (agent, *partners)))
-    max_series = 1 if slow else _AT_ONCE // (players * others)
-    at_once = max(1, min(num_games // games_per_series, max_series))
-    partner_policy = make_multi_policy(partners, rows_per_policy=players * at_once)
+    # whole series; the surplus of the last is dropped
+    place = np.arange(-(-num_games // games_per_series) * games_per_series)
+    game = place % num_games
+    seat = np.repeat(np.arange(players), len(game))
+    seats = (seat + np.tile(place % games_per_series, players))[:, None] + np.arange(players)
 
-    def part(first: int) -> np.ndarray:
-        """Scores and points of the decks from `first` on, int32[2, M, P, n]."""
-        # fixed shapes; the surplus of the last chunk is dropped
-        game = np.arange(first, first + at_once * games_per_series) % num_games
-        seat = np.repeat(np.arange(players), len(game))
-        places = (seat + np.tile(game % games_per_series, players))[:, None] + np.arange(players)
+    def play_with(partner: Policy) -> np.ndarray:
+        """Scores and points, int32[2, P, N]."""
         together = play_games(
-            (agent, *(partner_policy,) * (players - 1)),
+            (agent, *(partner,) * (players - 1)),
             rules,
-            np.tile(decks[game], (others * players, 1)),
+            np.tile(decks[game], (players, 1)),
             seed,
-            seating=np.tile(places % players, (others, 1)),
-            game_index=np.tile(game, others * players),
-            chunk_size=others * players * at_once,
+            seating=seats % players,
+            game_index=np.tile(game, players),
             games_per_series=games_per_series,
         )
         both = np.stack([together.scores, together.points])
-        return both.reshape(2, others, players, len(game))[..., : num_games - first]
+        return both.reshape(2, players, len(game))[..., :num_games]
 
-    parts: list[np.ndarray] = []
-    with Progress("games", total=num_games, unit="decks", quiet_s=SOON_S) as progress:
-        for first in range(0, num_games, at_once * games_per_series):
-            parts.append(part(first))
-            progress.update(min(num_games, first + at_once * games_per_series))
-    scores, points = np.concatenate(parts, axis=-1)
+    scores, points = np.stack([play_with(partner) for partner in partners], axis=1)
     return scores, points
 
 

@@ -7,13 +7,14 @@ import json
 import warnings
 from types import SimpleNamespace
 
+import flax.struct
 import numpy as np
 import pytest
 from matplotlib import colors
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from support.games import LENIENT, LENIENT_3P
-from support.policies import network_policy, recurrent_policy
+from support.policies import ClockPolicy, network_policy, recurrent_policy
 from support.tables import text_of
 
 from hanabi_rl.agents.policy import PolicyInfo
@@ -42,7 +43,7 @@ from hanabi_rl.evaluation.reporting.matrix import (
     short_labels,
 )
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.play.episodes import _play_chunk
+from hanabi_rl.play.episodes import _play_turn, _step
 from hanabi_rl.storage import compilation_cache
 from hanabi_rl.storage.files import to_json
 
@@ -225,12 +226,23 @@ def test_cell_stores_games(players, tmp_path):
 
 
 def test_structures_compile_once(matrix):
-    compiled = _play_chunk._cache_size()
+    compiled = _step._cache_size()
     others = make_agents(
         [network_policy(LENIENT, seed) for seed in (5, 6)], ["d", "e"], ["bc", "bc"]
     )
     play_matrix(others, SETTING)
-    assert _play_chunk._cache_size() == compiled
+    assert _step._cache_size() == compiled
+
+
+def test_agents_compile_once_whatever_their_partners():
+    """Ten structures are 55 line-ups."""
+    kinds = [flax.struct.dataclass(type(f"Clock{k}", (ClockPolicy,), {})) for k in range(10)]
+    policies = [kind(period=np.int32(k % 3 + 1), rules=LENIENT) for k, kind in enumerate(kinds)]
+    agents = tuple(MatrixAgent(f"{k}", "bot", bot, f"{k}") for k, bot in enumerate(policies))
+    compiled = _step._cache_size(), _play_turn._cache_size()
+    play_matrix(agents, SETTING)
+    after = _step._cache_size(), _play_turn._cache_size()
+    assert after[0] - compiled[0] == 10 and after[1] - compiled[1] <= 2
 
 
 def test_identity_ignores_policy_origin():
@@ -392,9 +404,9 @@ def test_compiled_programs_are_cleared_in_time(agents, matrix, monkeypatch):
         gc.collect()
         return len(compilation_cache.MAPS.read_bytes().splitlines())
 
-    before, compiled = mappings(), _play_chunk._cache_size()
+    before, compiled = mappings(), _step._cache_size()
     assert compiled > 0
     monkeypatch.setattr(compilation_cache, "MAX_MAPS", before - 1)
     compilation_cache.free_compiled_programs()
-    assert mappings() < before and _play_chunk._cache_size() == 0
+    assert mappings() < before and _step._cache_size() == 0
     assert play_matrix(agents, SETTING).cells == matrix.cells

@@ -49,10 +49,10 @@ def test_pair_plays_both_seatings(pair):
     [pytest.param(LENIENT, 512, marks=pytest.mark.slow), (LENIENT_3P, 40)],
     ids=["2p", "3p"],
 )
-def test_partners_together_match_separate_pairs(rules, at_once, monkeypatch):
-    """Stacked networks mixed with other bots, one without parameters twice, and chunks of which the
-    last is partial."""
-    monkeypatch.setattr("hanabi_rl.evaluation.measure.crossplay._AT_ONCE", at_once)
+def test_partners_match_separate_pairs(rules, at_once, monkeypatch):
+    """Networks mixed with other bots, one without parameters twice, and slots of which the last
+    games leave some empty."""
+    monkeypatch.setattr("hanabi_rl.play.episodes._ROWS", at_once)
     agent = network_policy(rules, 1)
     bots = CountingPolicy(rules), clock_policy(rules, 2), CountingPolicy(rules)
     assert not jax.tree.leaves(bots[0])
@@ -92,14 +92,12 @@ def test_search_plays_series_with_progress(monkeypatch, capsys):
     team = CountingPolicy(LENIENT_3P), [clock_policy(LENIENT_3P, 1)]
     expected = evaluate_with_partners(*team, 6, seed=3, games_per_series=3)
     assert not capsys.readouterr().err
-    monkeypatch.setattr(
-        "hanabi_rl.evaluation.measure.crossplay.runs_search", lambda policy: policy is team[0]
-    )
-    monkeypatch.setattr("hanabi_rl.evaluation.measure.crossplay.SOON_S", 0.0)
+    monkeypatch.setattr("hanabi_rl.play.episodes.runs_search", lambda policy: policy is team[0])
+    monkeypatch.setattr("hanabi_rl.play.episodes.SOON_S", 0.0)
     np.testing.assert_array_equal(
         evaluate_with_partners(*team, 6, seed=3, games_per_series=3), expected
     )
-    assert "games: 6/6 decks" in capsys.readouterr().err
+    assert "games: 18/18 games" in capsys.readouterr().err
 
 
 def test_single_agent_plays_every_seat():
