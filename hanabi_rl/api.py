@@ -74,7 +74,7 @@ def train(
         callbacks: functions called with the `TrainingEvaluation` of each evaluation during
             training, the initial one included; raising `StopTraining` in one ends training.
         fields: fields of the config that replace the preset's: `total_steps=100_000`,
-            `network={"kind": "gru"}`, `game=Rules(3)`.
+            `network={"kind": "gru"}`, `game=Rules(3)`, `game="overcooked:cramped_room"`.
 
     Raises ValueError for an unknown algorithm, preset or field and for invalid values.
     """
@@ -82,7 +82,9 @@ def train(
     if fields.get("seeds") or fields.get("resume"):
         raise ValueError("train: expected one new run, got seeds or resume: use `hanabi-rl train`")
     config = entry.config()
-    if preset == "quick" and isinstance(game := fields.get("game"), Game):
+    named = fields.pop("game", None)
+    game = game_from_text(named) if isinstance(named, str) else named
+    if preset == "quick" and isinstance(game, Game):
         own = configs_folder() / entry.name / f"{game.name}.toml"
         preset = game.name if own.exists() else "overcooked"
     if preset is not None:
@@ -90,6 +92,8 @@ def train(
             preset.rpartition("/") if not preset.endswith(".toml") else ("", "", preset)
         )
         config = load_preset(entry.config, other or entry.name, name, configs_folder())
+    if game is not None:
+        fields["game"] = game_from_text(named, config.game) if isinstance(named, str) else game
     objects: dict[str, Any] = {
         name: value for name, value in fields.items() if dataclasses.is_dataclass(value)
     }
