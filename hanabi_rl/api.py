@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hanabi_rl.agents.loading import load_agents, load_policy
-from hanabi_rl.agents.policy import Policy, check_hanabi
+from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.provenance import training_partners
 from hanabi_rl.agents.python_agent import as_policy
 from hanabi_rl.algorithms.base import Algorithm
@@ -74,7 +74,7 @@ def train(
         callbacks: functions called with the `TrainingEvaluation` of each evaluation during
             training, the initial one included; raising `StopTraining` in one ends training.
         fields: fields of the config that replace the preset's: `total_steps=100_000`,
-            `network={"kind": "gru"}`, `game=Rules(3)`.
+            `network={"kind": "gru"}`, `game=Rules(3)`, `game="overcooked:cramped_room"`.
 
     Raises ValueError for an unknown algorithm, preset or field and for invalid values.
     """
@@ -82,7 +82,9 @@ def train(
     if fields.get("seeds") or fields.get("resume"):
         raise ValueError("train: expected one new run, got seeds or resume: use `hanabi-rl train`")
     config = entry.config()
-    if preset == "quick" and isinstance(game := fields.get("game"), Game):
+    named = fields.pop("game", None)
+    game = game_from_text(named) if isinstance(named, str) else named
+    if preset == "quick" and isinstance(game, Game):
         own = configs_folder() / entry.name / f"{game.name}.toml"
         preset = game.name if own.exists() else "overcooked"
     if preset is not None:
@@ -90,6 +92,8 @@ def train(
             preset.rpartition("/") if not preset.endswith(".toml") else ("", "", preset)
         )
         config = load_preset(entry.config, other or entry.name, name, configs_folder())
+    if game is not None:
+        fields["game"] = game_from_text(named, config.game) if isinstance(named, str) else game
     objects: dict[str, Any] = {
         name: value for name, value in fields.items() if dataclasses.is_dataclass(value)
     }
@@ -272,26 +276,27 @@ def gauntlet(
     games: int = 100,
     seed: int = 0,
     *,
-    series: int = 5,
+    series: int | None = None,
     players: int | None = None,
-    human_proxies: Sequence[str] = (),
+    game: Rules | Game | str | None = None,
+    families: Mapping[str, Sequence[str]] | None = None,
     validation: bool = False,
 ) -> GauntletScores:
     """Play an agent with unseen partners, bots and agents of every bundled family.
 
     Args:
         games: games per partner and seat, a multiple of `series`.
-        series: games in a row with the same partner.
-        human_proxies: names of clones or other human proxies, one more family.
+        series: games in a row with the same partner; None: 5, in games other than Hanabi 1.
+        families: names of more partners by family, such as `{"clones": ["runs/bc"]}`.
         validation: partners for the selection of agents instead of those for reports.
 
     Other arguments are those of `evaluate`.
     """
+    ((name, policy),) = _load([agent], players, game)
+    series = (5 if policy.rules.name == "hanabi" else 1) if series is None else series
     if series < 1 or games % series:
         raise ValueError(f"games: expected a multiple of series={series}, got {games}")
-    ((name, policy),) = _load([agent], players)
-    check_hanabi(policy, name)
-    partners = of_gauntlet.gauntlet_partners(policy, human_proxies, validation)
+    partners = of_gauntlet.gauntlet_partners(policy, families, validation)
     seen = training_partners(str(agent)) if isinstance(agent, str | Path) else ()
     return GauntletScores(
         of_gauntlet.run_gauntlet(name, policy, partners, seen, games // series, series, seed)

@@ -154,6 +154,7 @@ class Fake(Algorithm):
     def run(self, config: FakeConfig) -> dict[str, Any]:
         if config.lr > 1:
             raise ValueError("lr: too high")
+        self.game = config.game
         for number, folder in enumerate(("policy", "policy-latest")):
             save(Path(config.run_dir or "") / folder, number)
         return {"lr": config.lr, "seed": config.seed}
@@ -168,6 +169,9 @@ def test_train_returns_the_reported_policy(tmp_path: Path, monkeypatch: Any) -> 
     last = train(Fake(), None, game=RULES, report_policy="final", run_dir=tmp_path / "x")
     assert last.run_dir == tmp_path / "x"
     assert last.policy.identity() == network_policy(RULES, 1).identity()
+    fake = Fake()
+    train(fake, None, game="overcooked:forced_coordination", run_dir=tmp_path / "y")
+    assert fake.game == Overcooked(kitchen="forced_coordination")
     with pytest.raises(ValueError, match="lr: too high"):
         train(Fake(), None, lr=2.0)
     assert len(list((tmp_path / "runs").iterdir())) == 1  # no folder of a failed start

@@ -222,6 +222,24 @@ def parse_groups(
     return groups
 
 
+def parse_families(chosen: Sequence[str]) -> dict[str, list[str]]:
+    """Parse `--family NAME=AGENT,AGENT ...` to name -> agents.
+
+    Raises ValueError for other text and for an agent named twice.
+    """
+    families: dict[str, list[str]] = {}
+    for text in chosen:
+        name, _, members = text.partition("=")
+        agents = [member for member in members.split(",") if member]
+        if not name or not agents or set(name) & set(":/?"):
+            raise ValueError(f"expected --family NAME=AGENT,AGENT, got {text!r}")
+        families.setdefault(name, []).extend(agents)
+    named = [agent for agents in families.values() for agent in agents]
+    if twice := [agent for agent in named if named.count(agent) > 1]:
+        raise ValueError(f"--family: expected each agent once, got {twice[0]} twice")
+    return families
+
+
 def _members(text: str, known: Collection[str]) -> list[str]:
     """Split `A,B?safe=0.6,0.1,C` into agents: options of `known` names may contain commas."""
     members = []

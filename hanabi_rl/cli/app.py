@@ -156,7 +156,7 @@ def _later(function: Callable[..., Any]) -> Callable[..., Any]:
 _HELP = ("-h", "--help")
 _RENAMED = {  # old command, or command and old flag -> new name
     "likeness": "human-likeness",
-    "gauntlet --people": "--human-proxies",
+    "gauntlet --human-proxies": "--family",
     "human-likeness --play": "--selfplay-games",
     "interdependence --references": "--reference-games",
     "leaderboard --by": "--submitted-by",

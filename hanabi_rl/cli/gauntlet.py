@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from hanabi_rl.cli.agents import Agents, DeckSeed, Flag, Players, load_hanabi_agents
+from hanabi_rl.cli.agents import (
+    Agents,
+    DeckSeed,
+    Flag,
+    GameName,
+    Groups,
+    Players,
+    load_agents,
+    parse_families,
+    play_mode,
+)
 from hanabi_rl.cli.output import Parts, Plot, measure_command, with_progress
 from hanabi_rl.storage.validation import BoundedCount, PositiveInt
 from hanabi_rl.storage.words import count
@@ -11,10 +21,11 @@ from hanabi_rl.storage.words import count
 @measure_command
 def gauntlet(
     agents: Agents,
-    human_proxies: tuple[str, ...] = (),
+    family: Groups = (),
     players: Players = None,
+    game: GameName = None,
     games: BoundedCount = 100,
-    series: PositiveInt = 5,
+    series: PositiveInt | None = None,
     seed: DeckSeed = 0,
     plot: Plot = None,
     validation: Flag = False,
@@ -26,31 +37,38 @@ def gauntlet(
     policy. The agent itself is no partner.
 
     Args:
-        human_proxies: clones or other human proxies to add as one more family.
+        family: more partners by family, such as clones=runs/bc-1,runs/bc-2 self-play-2=runs/sp.
         games: games per partner and seat; a multiple of --series.
         series: games in a row with the same partner; an agent with memory may use earlier games.
+            None: 5, in games other than Hanabi 1.
         validation: partners for the selection of agents and hyperparameters (JaxAHT's rule lists)
             instead of those for reports.
     """
     from hanabi_rl.agents.identity import check_distinct
-    from hanabi_rl.agents.loading import load_policy
     from hanabi_rl.agents.provenance import training_partners
-    from hanabi_rl.evaluation.measure.gauntlet import gauntlet_partners, run_gauntlet
+    from hanabi_rl.evaluation.measure.gauntlet import (
+        gauntlet_partners,
+        maximum_score,
+        run_gauntlet,
+    )
     from hanabi_rl.evaluation.reporting import gauntlet as report
     from hanabi_rl.evaluation.reporting.matrix import short_labels
 
-    check_series(games, series)
     agents = tuple(dict.fromkeys(agents))
-    policies, labels = load_hanabi_agents(agents, players), short_labels(agents)
+    families = parse_families(family)
+    policies, labels = load_agents(agents, players, game), short_labels(agents)
     check_distinct(policies, agents)
-    proxies = [load_policy(name, policies[0].rules) for name in human_proxies]
-    check_distinct(proxies, human_proxies, "--human-proxies: ")
-    title = f"{count(games, 'game')} at each seat in series of {series}, greedy, seed {seed}"
+    rules = policies[0].rules
+    series = series or (5 if rules.name == "hanabi" else 1)
+    check_series(games, series)
+    title = f"{count(games, 'game')} at each seat"
+    title += f" in series of {series}" if series > 1 else ""
+    title += f", {play_mode(False, rules)}, seed {seed}"
     yield title
     results = []
     named = zip(agents, labels, policies, strict=True)
     for name, label, policy in with_progress("gauntlet", list(named), "agents"):
-        partners = gauntlet_partners(policy, human_proxies, validation)
+        partners = gauntlet_partners(policy, families, validation)
         seen = training_partners(name)
         results.append(run_gauntlet(label, policy, partners, seen, games // series, series, seed))
         yield from report.partner_parts(results[-1])
@@ -58,8 +76,8 @@ def gauntlet(
         yield ""
         yield from report.gauntlet_parts(results)
     if plot is not None:
-        report.plot_gauntlet(results, plot, title, policies[0].rules.max_score)
-    about = {"games": games, "series": series, "seed": seed, "human_proxies": list(human_proxies)}
+        report.plot_gauntlet(results, plot, title, maximum_score(rules))
+    about = {"games": games, "series": series, "seed": seed, "added_families": families}
     about["validation"] = validation
     yield about | {"agents": [report.gauntlet_dict(result) for result in results]}
 

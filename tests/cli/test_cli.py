@@ -286,7 +286,7 @@ def test_invalid_sweep_number_leaves_no_files(args, message, capsys, tmp_path, m
     ("args", "message"),
     [
         (["likeness", "bot:random"], "likeness was renamed to human-likeness"),
-        (["gauntlet", "bot:a", "--people", "bot:b"], "--people was renamed to --human-proxies"),
+        (["gauntlet", "bot:a", "--human-proxies", "b"], "--human-proxies was renamed to --family"),
         (["challenge", "--held_out=5"], "--held-out was renamed to --heldout-games"),
         (["partners", "select", "--select", "dpp"], "--select was renamed to --search"),
         (["submit", "a", "bot:b", "--patience", "9"], "--patience was renamed to --timeout"),

@@ -12,11 +12,12 @@ import numpy as np
 from hanabi_rl.agents.loading import is_bundled_for, load_policy, parse_name, strip_options
 from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
 from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
-    from hanabi_rl.games.hanabi.rules import Rules
+    from hanabi_rl.games.game import Game
 
 VERSION = 1
 """Version of the partner list; results of different versions are not comparable."""
@@ -29,9 +30,6 @@ SCORES_FILE = Path(__file__).with_name("gauntlet_scores.json")
 
 SELF_PLAY = "self-play"
 """Family name of the agent's own copies."""
-
-HUMAN_PROXIES = "human proxies"
-"""Family name of partners that the user adds: clones or proxies of humans."""
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "rule lists": ("bot:internal", "bot:outer", "bot:iggi", "bot:piers", "bot:van-den-bergh"),
@@ -48,7 +46,15 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "self-play RL": ("agent:ippo-2p", "agent:ippo-4p", "agent:ippo-5p"),
     "rule family": tuple(f"bot:rules?seed={seed}" for seed in range(900, 904)),
 }
-"""Partners by family; a gauntlet uses those for the agent's number of players."""
+"""Partners by family in Hanabi; a gauntlet uses those for the agent's number of players."""
+
+OVERCOOKED_FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "errands": tuple(f"bot:errand?errand={errand}" for errand in ("soup", "onions", "dishes")),
+    "no help": ("bot:still", "bot:random"),
+}
+"""Scripted partners in Overcooked. No agents are bundled; users name families of their own."""
+
+_BY_GAME = {"hanabi": FAMILIES, "overcooked": OVERCOOKED_FAMILIES}
 
 VALIDATION_FAMILIES: Mapping[str, tuple[str, ...]] = {
     f"JaxAHT {name}": (f"bot:jaxaht-{name}",)
@@ -100,9 +106,19 @@ class PartnerResult:
         return [mean_interval(scores, min_value=0, max_value=self.max_score) for scores in by_game]
 
     @property
-    def max_score(self) -> int:
-        """Maximum score of the game."""
-        return self.partner.policy.rules.max_score
+    def max_score(self) -> float:
+        """Maximum score of the game; infinite if it has none."""
+        return maximum_score(self.partner.policy.rules)
+
+    @property
+    def by_seat(self) -> list[Interval] | None:
+        """Mean score by seat of the agent; None if seats are alike."""
+        if self.partner.policy.rules.name == "hanabi":
+            return None
+        return [
+            mean_interval(of.mean(axis=1), min_value=0, max_value=self.max_score)
+            for of in self.scores
+        ]
 
     @property
     def zero_rate(self) -> float:
@@ -202,9 +218,15 @@ class GauntletResult:
         return float(np.mean([b.zero_rate for b in self.partner_results]))
 
 
-def best_response_scores(rules: Rules) -> dict[str, float]:
+def maximum_score(rules: Rules | Game) -> float:
+    """Maximum score of a game; infinite if it has none."""
+    return np.inf if rules.max_score is None else rules.max_score
+
+
+def best_response_scores(rules: Rules | Game) -> dict[str, float]:
     """Partner -> mean score of a best response to it; empty if none are bundled for the game."""
-    if not BEST_RESPONSE_FILE.is_file() or not rules.is_standard:
+    standard = isinstance(rules, Rules) and rules.is_standard
+    if not BEST_RESPONSE_FILE.is_file() or not standard:
         return {}
     stored = read_json(BEST_RESPONSE_FILE)
     if stored["gauntlet_version"] != VERSION:
@@ -222,34 +244,45 @@ def default_partner(num_players: int) -> str:
 
 
 def gauntlet_partners(
-    agent: Policy, human_proxies: Sequence[str] = (), validation: bool = False
+    agent: Policy, families: Mapping[str, Sequence[str]] | None = None, validation: bool = False
 ) -> list[GauntletPartner]:
     """Return the gauntlet partners for the agent's game, without the agent or duplicates.
 
     Args:
-        human_proxies: names of clones or proxies of humans, added as a separate family.
-        validation: partners of `VALIDATION_FAMILIES` instead of `FAMILIES`.
+        families: more partners by family: clones, human proxies, trained agents.
+        validation: partners of `VALIDATION_FAMILIES` instead of those for reports.
 
     Raises:
-        ValueError: a human proxy cannot be read, plays another game, or is already a partner.
+        ValueError: an added partner cannot be read, plays another game, or is already a partner;
+            an added family has the name of a listed one; or the game has no validation partners.
     """
     rules, agent_identity = agent.rules, agent.identity()
+    listed = _BY_GAME.get(rules.name, {})
+    if validation:
+        if rules.name != "hanabi":
+            raise ValueError(f"validation: expected an agent of hanabi, got {rules.name}")
+        listed = VALIDATION_FAMILIES
+    if taken := [name for name in families or {} if name in (*listed, SELF_PLAY)]:
+        raise ValueError(f"--family {taken[0]}=...: the gauntlet has a family {taken[0]}")
     best, partners = best_response_scores(rules), dict[str, GauntletPartner]()
-    families = VALIDATION_FAMILIES if validation else FAMILIES
-    for family, names in {**families, HUMAN_PROXIES: tuple(human_proxies)}.items():
+    for family, names in {**listed, **(families or {})}.items():
         for name in names:
-            if family != HUMAN_PROXIES and not is_bundled_for(name, rules):
+            if family in listed and not is_bundled_for(name, rules):
                 continue
             policy = load_policy(name, rules)
-            if family == HUMAN_PROXIES and (known := partners.get(policy.identity())):
+            if family not in listed and (known := partners.get(policy.identity())):
                 raise ValueError(
-                    f"--human-proxies: {name} is already in the gauntlet ({known.name}, family "
-                    f"{known.family})"
+                    f"--family {family}=...: {name} is already in the gauntlet ({known.name}, "
+                    f"family {known.family})"
                 )
             if policy.identity() != agent_identity:
                 partners.setdefault(
                     policy.identity(), GauntletPartner(name, family, policy, best.get(name))
                 )
+    if not partners:
+        raise ValueError(
+            f"--family: expected NAME=AGENT,AGENT, as {rules.name} has no partners listed"
+        )
     return list(partners.values())
 
 

@@ -65,6 +65,10 @@ def partner_parts(result: GauntletResult) -> list[Part]:
         Column("of best", lambda row: row.fraction_of_best_response, ".0%", **_OPTIONAL),
         Column("zero", lambda row: row.zero_rate, ".1%"),
         *(
+            Column(f"seat {seat}", lambda row, seat=seat: row.by_seat[seat].mean, ".2f")
+            for seat in range(len(result.self_play.by_seat or ()))
+        ),
+        *(
             Column(f"game {game + 1}", lambda row, game=game: row.by_game[game].mean, ".2f")
             for game in range(length if length > 1 else 0)
         ),
@@ -83,7 +87,11 @@ def gauntlet_dict(result: GauntletResult) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`."""
 
     def figures(row: PartnerResult) -> dict[str, Any]:
-        return {
+        seats = {}
+        if (found := row.by_seat) is not None:
+            seats["by_seat"] = [of.mean for of in found]
+            seats["by_seat_ci95"] = [of.bounds for of in found]
+        return seats | {
             "partner": row.partner.name,
             "policy_hash": row.partner.policy.identity(),
             "family": row.partner.family,
@@ -117,7 +125,7 @@ def gauntlet_dict(result: GauntletResult) -> dict[str, Any]:
 
 
 def plot_gauntlet(
-    results: Sequence[GauntletResult], path: Path, title: str, max_score: int
+    results: Sequence[GauntletResult], path: Path, title: str, max_score: float
 ) -> None:
     """Draw the mean of every agent with each family, with 95% intervals.
 

@@ -14,7 +14,7 @@ from support.games import LENIENT
 from support.policies import network_policy
 from support.tables import text_of
 
-from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.loading import load_agents, load_policy
 from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
 from hanabi_rl.agents.provenance import training_partners
 from hanabi_rl.cli import main
@@ -181,26 +181,24 @@ def test_plot_distinguishes_many_agents(
 
 def test_partners_exclude_agent_and_duplicates() -> None:
     two, three = load_policy("bot:iggi"), load_policy("bot:iggi", Rules(num_players=3))
-    found = gauntlet_partners(two, human_proxies=("bot:flawed", "bot:iggi"))
+    found = gauntlet_partners(two, {"people": ("bot:flawed", "bot:iggi")})
     names = [partner.name for partner in found]
     assert "bot:iggi" not in names and len(set(names)) == len(names)
     assert "agent:hgroup-2p" in names
     families = {partner.name: partner.family for partner in found}
-    assert (
-        families["bot:flawed"] == gauntlet.HUMAN_PROXIES and families["bot:piers"] == "rule lists"
-    )
+    assert families["bot:flawed"] == "people" and families["bot:piers"] == "rule lists"
     of_three = [partner.name for partner in gauntlet_partners(three)]
     assert "agent:human-3p" in of_three and not any(name.endswith("-2p") for name in of_three)
 
 
 def test_validation_partners_are_in_no_report() -> None:
-    found = gauntlet_partners(load_policy("bot:iggi"), ("bot:flawed",), validation=True)
+    found = gauntlet_partners(load_policy("bot:iggi"), {"x": ["bot:flawed"]}, validation=True)
     names = {"iggi", "piers", "outer", "van-den-bergh"}
     assert {p.name for p in found} == {f"bot:jaxaht-{name}" for name in names} | {"bot:flawed"}
     assert {partner.best_response for partner in found} == {None}
     assert not {p.name for p in found} & {p for of in gauntlet.FAMILIES.values() for p in of}
     assert "bot:jaxaht-iggi" not in {
-        partner.name for partner in gauntlet_partners(load_policy("bot:jaxaht-iggi"), (), True)
+        partner.name for partner in gauntlet_partners(load_policy("bot:jaxaht-iggi"), {}, True)
     }
 
 
@@ -214,10 +212,10 @@ def test_command_matches_pair_games(
     document = checkpoint_policy(policies[1], params_path="actor")
     with Checkpointer(tmp_path / "checkpoints", policy=document) as checkpoints:
         checkpoints.save(5, {"actor": policies[1].params})
-    monkeypatch.setattr(gauntlet, "FAMILIES", {"chance": ("bot:random",)})
+    monkeypatch.setitem(gauntlet._BY_GAME, "hanabi", {"chance": ("bot:random",)})
     picture = tmp_path / "out" / "g.png"
     arguments = ["--games", "8", "--series", "1", "--seed", "3", "--plot", str(picture), "--json"]
-    main(["gauntlet", agent, "--human-proxies", partner_folder, *arguments])
+    main(["gauntlet", agent, "--family", f"runs={partner_folder}", *arguments])
     (found,) = json.loads(capsys.readouterr().out)["agents"]
     assert [partner["partner"] for partner in found["partners"]] == ["bot:random", partner_folder]
     for partner in found["partners"][1:]:
@@ -225,6 +223,27 @@ def test_command_matches_pair_games(
         assert partner["mean"] == pytest.approx(pair.mean.mean)
         assert partner["mean_ci95"] == pytest.approx(pair.mean.bounds)
     assert picture.stat().st_size > 5000
+
+
+def test_seats_of_overcooked_are_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Errand bots share one compiled program per errand; short games."""
+    game = "overcooked:forced_coordination"
+    added = "bot:errand?smoothing=0.5"
+    arguments = ["--game", game, "--games", "4", "--seed", "3", "--json"]
+    main(["gauntlet", "bot:errand", "--family", f"mine={added}", *arguments])
+    output = capsys.readouterr()
+    assert "in series" not in output.err and "sampled" in output.err
+    (found,) = json.loads(output.out)["agents"]
+    by_name = {partner["partner"]: partner for partner in found["partners"]}
+    # the default errand is soup: the agent is not its own partner
+    errands = {f"bot:errand?errand={errand}" for errand in ("onions", "dishes")}
+    assert by_name.keys() == errands | {"bot:still", "bot:random", added}
+    agent, partner = load_agents(["bot:errand", added], None, game)
+    pair = evaluate_pair(agent, partner, 4, 3)
+    seats = [pair.seat_summary(seat).mean.mean for seat in range(2)]
+    assert by_name[added]["by_seat"] == pytest.approx(seats)
+    assert by_name[added]["mean"] == pytest.approx(np.mean(seats))
+    assert found["families"]["mine"]["mean"] == pytest.approx(np.mean(seats))
 
 
 def test_interrupt_keeps_finished_agents(
@@ -249,14 +268,27 @@ def test_interrupt_keeps_finished_agents(
         (["bot:iggi", "--series", "0"], "--series: expected"),
         (["bot:rules?seed=1", "bot:rules?seed=01"], "expected policies that differ"),
         (
-            ["bot:iggi", "--human-proxies", "bot:smart", "bot:smart"],
-            "--human-proxies: expected policies that",
+            ["bot:iggi", "--family", "x=bot:flawed", "y=bot:flawed"],
+            "--family: expected each agent once, got bot:flawed twice",
         ),
         (
-            ["bot:iggi", "--human-proxies", "bot:smart"],
+            ["bot:iggi", "--family", "x=bot:smart"],
             "bot:smart is already in the gauntlet (bot:smart, family smart)",
         ),
-        (["bot:iggi", "--human-proxies", "nobody"], "expected an agent"),
+        (["bot:iggi", "--family", "x=nobody"], "expected an agent"),
+        (["bot:iggi", "--family", "bot:smart"], "expected --family NAME=AGENT,AGENT, got"),
+        (
+            ["bot:iggi", "--family", "smart=bot:flawed"],
+            "--family smart=...: the gauntlet has a family smart",
+        ),
+        (
+            ["bot:errand", "--game", "overcooked:cramped_room", "--validation"],
+            "validation: expected an agent of hanabi, got overcooked",
+        ),
+        (
+            ["bot:errand", "--game", "overcooked:cramped_room", "--series", "2", "--games", "4"],
+            "games_per_series: expected 1 in overcooked, got 2",
+        ),
     ],
 )
 def test_gauntlet_errors_are_one_line(
