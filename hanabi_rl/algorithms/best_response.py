@@ -7,8 +7,10 @@ of several data sets it is a best response to a population of human models.
 """
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.loading import expand_seed_ranges, load_policy, plays_any_game
@@ -18,8 +20,9 @@ from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.ppo_runner import PPOAlgorithm, TrainingSetup
 from hanabi_rl.algorithms.training_partners import (
     PARTNER_SCORE_KEY,
-    PartnerConfig,
+    AnnealedPartnerConfig,
     add_rematches,
+    annealing,
     learner_decision_fraction,
     load_population,
     partner_metrics,
@@ -38,15 +41,15 @@ from hanabi_rl.storage.validation import NonNegative, UnitInterval
 
 
 @dataclasses.dataclass(frozen=True)
-class BestResponseConfig(PartnerConfig, IPPOConfig):
+class BestResponseConfig(AnnealedPartnerConfig, IPPOConfig):
     """Train a best response to given partners."""
 
     init_from: str | None = None
     """Agent whose parameters training starts from: the same network, or a structured network of
     equal widths with fewer features. None: random initial parameters."""
     partner_prob: UnitInterval = 1.0
-    """Probability that a partner holds a seat that the learner does not have to hold, during all
-    training."""
+    """Probability that a partner holds a seat that the learner does not have to hold, after
+    `anneal_end`."""
     rematch_prob: UnitInterval = 0.0
     """Probability that a game is followed by a rematch: same partners, rotated seats, and a network
     with a profile keeps its statistics of them."""
@@ -74,6 +77,14 @@ def infer_rules_from_partners(config: BestResponseConfig) -> Rules:
     return parallel.on_main_host(rules)
 
 
+def partner_prob_at(timesteps: jax.Array, config: BestResponseConfig) -> jax.Array:
+    """`partner_prob` after so many environment timesteps, float32 []."""
+    prob = jnp.float32(config.partner_prob)
+    if not config.anneal_end:
+        return prob
+    return prob * annealing(timesteps, config.anneal_start, config.anneal_end)
+
+
 class BestResponse(PPOAlgorithm):
     """PPO with fixed partners in some seats; saves the policy with the best score with them."""
 
@@ -92,12 +103,13 @@ class BestResponse(PPOAlgorithm):
         lineups = add_rematches(
             sample_lineup(
                 config.game.num_players,
-                lambda timesteps: jnp.float32(config.partner_prob),
+                functools.partial(partner_prob_at, config=config),
                 config.lineup,
             ),
             config.rematch_prob,
         )
         own = learner_decision_fraction(config, config.partner_prob, config.lineup)
+        own = 1.0 if config.anneal_end else own  # in self-play all decisions are the learner's
         ppo = PPO(config, config.network, sample_episode=lineups, learner_fraction=own)
         together = partners[0] if len(partners) == 1 else stack_policies(partners)
         if config.priority_exponent and isinstance(together, PartnerPopulation):

@@ -7,9 +7,6 @@ sample; only the learner's seats are trained on.
 import dataclasses
 from typing import Any, ClassVar, Literal
 
-import jax
-import jax.numpy as jnp
-
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.clone import CloneConfig, clone_rules, same_validation, shared_clone
 from hanabi_rl.algorithms.ippo import IPPOConfig
@@ -21,8 +18,9 @@ from hanabi_rl.algorithms.ppo_runner import (
 )
 from hanabi_rl.algorithms.training_partners import (
     PARTNER_SCORE_KEY,
+    AnnealedPartnerConfig,
     Lineup,
-    PartnerConfig,
+    annealing,
     check_partners,
     load_partners,
     sample_lineup,
@@ -40,7 +38,7 @@ _WITH_BC = "crossplay_with_bc_mean"
 
 
 @dataclasses.dataclass(frozen=True)
-class BRBCConfig(CloneConfig, PartnerConfig, IPPOConfig):
+class BRBCConfig(CloneConfig, AnnealedPartnerConfig, IPPOConfig):
     """Train a best response to a clone of recorded games, with the clone as partner (BR-BC)."""
 
     anneal_start: NonNegativeSteps = 1_000_000_000
@@ -50,19 +48,6 @@ class BRBCConfig(CloneConfig, PartnerConfig, IPPOConfig):
     as `lineup` specifies."""
     report_policy: Literal["best", "final"] = "final"
     """Policy to report: the best with the clone (`policy/`) or the last (`policy-latest/`)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.anneal_start <= self.anneal_end:
-            raise ValueError(
-                f"anneal_start, anneal_end: expected 0 <= start <= end, got {self.anneal_start}, "
-                f"{self.anneal_end}"
-            )
-
-
-def annealing(timesteps: jax.Array, start: int, end: int) -> jax.Array:
-    """Factor a, float32 []: 0 up to `start` environment timesteps, then linear to 1 at `end`."""
-    return jnp.clip((timesteps - start) / max(end - start, 1), 0.0, 1.0)
 
 
 def mixed_lineups(

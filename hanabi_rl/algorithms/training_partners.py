@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,11 @@ from hanabi_rl.agents.tempered import Tempered
 from hanabi_rl.algorithms.ppo_runner import RLRunConfig, selfplay_metrics
 from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.learning.config import PPOConfig
+from hanabi_rl.learning.config import NonNegativeSteps, PPOConfig
 from hanabi_rl.learning.rollout import EpisodeSetup, SampleEpisode
 from hanabi_rl.runs.config import RunConfig
+
+RunT = TypeVar("RunT", bound=RunConfig)
 
 Lineup = Literal["independent", "some-or-none", "all-or-none"]
 PARTNER_SCORE_KEY = "crossplay_with_partners_mean"
@@ -36,6 +38,40 @@ class PartnerConfig(RunConfig):
     """Assignment of partners to seats with 3 or more players. independent: each other seat
     separately; some-or-none: none, or uniformly one or more (AH2AC2's paper); all-or-none: none or
     all (its code)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AnnealedPartnerConfig(PartnerConfig):
+    """Settings of algorithms that can begin in self-play."""
+
+    anneal_start: NonNegativeSteps = 0
+    """Environment timesteps of pure self-play."""
+    anneal_end: NonNegativeSteps = 0
+    """Environment timesteps after which partners hold as many seats as without self-play at the
+    beginning; 0: from the start."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.anneal_start <= self.anneal_end:
+            raise ValueError(
+                f"anneal_start, anneal_end: expected 0 <= start <= end, got {self.anneal_start}, "
+                f"{self.anneal_end}"
+            )
+
+
+def annealing(timesteps: jax.Array, start: int, end: int) -> jax.Array:
+    """Factor a, float32 []: 0 up to `start` environment timesteps, then linear to 1 at `end`."""
+    return jnp.clip((timesteps - start) / max(end - start, 1), 0.0, 1.0)
+
+
+def with_total_steps(config: RunT, steps: int) -> RunT:
+    """The config with another number of training steps; self-play ends at the same fraction."""
+    fields = {"total_steps": steps}
+    if isinstance(config, AnnealedPartnerConfig):
+        scale = steps / config.total_steps  # type: ignore[attr-defined]  # of the learner's config
+        for name in ("anneal_start", "anneal_end"):
+            fields[name] = int(scale * getattr(config, name))
+    return dataclasses.replace(config, **fields)
 
 
 def load_partner(name: str, rules: Rules) -> Policy:

@@ -18,6 +18,7 @@ from hanabi_rl.agents.identity import check_distinct
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.algorithms.bc import MIN_TRAIN_GAMES, check_features_for_bot
+from hanabi_rl.algorithms.training_partners import with_total_steps
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.evaluation.measure.clone_comparison import MIN_GAMES
@@ -268,16 +269,14 @@ def _config(
         if pretrained is not None:
             cloning["init_from"] = pretrained.run_dir
         return dataclasses.replace(base, **settings, **cloning)
-    settings["total_steps"] = challenge.total_steps
+    base = with_total_steps(base, challenge.total_steps)
     if name == "ippo":
         return dataclasses.replace(base, **settings, network=network)
     settings["bc_policy"] = str(folder / "bc")
     if name == "hdr_ippo":
         settings["kl_weight"] = challenge.kl_weight
     else:
-        settings["network"] = network  # anneal over the same fractions of the budget
-        scale = challenge.total_steps / base.total_steps
-        settings |= {key: int(scale * getattr(base, key)) for key in ("anneal_start", "anneal_end")}
+        settings["network"] = network
     return dataclasses.replace(base, **settings)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
+from hanabi_rl.algorithms.training_partners import with_total_steps
 from hanabi_rl.evaluation.measure.diversity import diversity, farthest, select
 from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import behaviour_features, read_partners, viable
@@ -119,8 +120,7 @@ class ComparisonRuns:
         if algorithm == "behaviour_preferring":
             fields.pop("report_games", None)
         return dataclasses.replace(
-            base,
-            total_steps=steps,
+            with_total_steps(base, steps),
             lr=self.config.lr,
             seed=self.config.seed,
             current_player_only=True,

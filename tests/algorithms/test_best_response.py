@@ -19,6 +19,7 @@ from hanabi_rl.algorithms.best_response import (
     ALGORITHM,
     BestResponseConfig,
     infer_rules_from_partners,
+    partner_prob_at,
 )
 from hanabi_rl.algorithms.ppo_runner import named_input_hashes
 from hanabi_rl.algorithms.registry import run
@@ -95,6 +96,26 @@ def test_learner_holds_one_seat_with_partners(
     stacked = jax.tree.leaves(plan.partners.stacks[0].params)[0]  # type: ignore[union-attr]
     np.testing.assert_array_equal(stacked[0], first)
     assert plan.partners.size == 2  # type: ignore[union-attr]
+
+
+def test_training_can_begin_in_self_play() -> None:
+    """Two players: a partner holds the other seat with partner_prob times the annealing factor."""
+    partners = {"partners": ("bot:random",), "partner_prob": 0.8}
+    config = BestResponseConfig(
+        game=TINY, network=SMALL, anneal_start=100, anneal_end=300, **partners
+    )
+    ppo = ALGORITHM.training(config, None).ppo
+    assert ppo.learner_fraction == 1.0  # in self-play no decision is omitted
+    keys = jax.random.split(jax.random.key(0), 4000)
+    draw = jax.jit(jax.vmap(lambda k, t: ppo.sample_episode(k, t).is_learner, in_axes=(0, None)))
+    for timesteps, prob in ((0, 0.0), (100, 0.0), (150, 0.2), (250, 0.6), (300, 0.8), (9e9, 0.8)):
+        learns = np.asarray(draw(keys, jnp.float32(timesteps)))
+        assert learns.any(axis=1).all()
+        assert abs((~learns).sum(axis=1).mean() - prob) < 0.025  # 3 standard deviations
+    constant = BestResponseConfig(game=TINY, network=SMALL, **partners)
+    assert partner_prob_at(jnp.zeros(()), constant) == jnp.float32(0.8)
+    with pytest.raises(ValueError, match="anneal_start, anneal_end: expected 0 <= start <= end"):
+        BestResponseConfig(game=TINY, network=SMALL, anneal_start=5, anneal_end=4, **partners)
 
 
 @pytest.mark.parametrize(

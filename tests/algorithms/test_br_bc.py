@@ -14,7 +14,8 @@ from support.policies import network_policy
 from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.policy_folder import save_policy
-from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig, annealing, mixed_lineups
+from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig, mixed_lineups
+from hanabi_rl.algorithms.training_partners import annealing
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning.encoding import observe_rows
