@@ -35,6 +35,7 @@ from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.launch.zero_shot import ComparisonRuns, ZeroShot
 from hanabi_rl.learning.biased_rewards import OvercookedEventWeights
 from hanabi_rl.learning.rewards import GameShaping
+from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.play.game_episodes import play_episodes
 from hanabi_rl.storage.files import read_json, write_json
 
@@ -60,6 +61,10 @@ EVENT_WEIGHTS = {
     )
 }
 """Kitchens with preferences of their own in ZSC-Eval's code."""
+EXPLORING: dict[tuple[str, str], dict[str, Any]] = {
+    ("e3t", CC): {"network": KitchenConfig(), "entropy_coef": 0.02, "final_entropy_coef": 0.001}
+}
+"""Algorithm and kitchen -> fields: with its preset E3T never scored in counter circuit."""
 UNSTUCK = "?unstuck=3"
 GAMES, INSTANCES = 200, 50  # per team and seat; per unit test and seat
 
@@ -94,6 +99,7 @@ class KitchenRuns(ComparisonRuns):
             fields["report_games"] = 64
         elif self.folder.name in EVENT_WEIGHTS:
             fields["event_weights"] = EVENT_WEIGHTS[self.folder.name]
+        fields |= EXPLORING.get((algorithm, self.folder.name), {})
         return dataclasses.replace(super().base(algorithm, steps), **fields)
 
     def diverse_selfplay(self, seed: int, starts: tuple[str, ...]) -> Path:
