@@ -1,11 +1,13 @@
 """Entries of an observation that suffice for the first layer of a network.
 
-Terrain never changes, and a channel is 0 in most cells; a player's place is the sum of its
-directions, and a lying soup is in two channels. `fold_kernel` maps the kernel of a dense layer on
-the flat observation to one on the remaining entries, a fifth to an eighth of them.
+Terrain never changes, and most channels are 0 in most cells; a player's place is the sum of its
+directions, and a soup outside pots is in two channels. `fold_kernel` maps the kernel of a dense
+layer on flat observations to one on the remaining entries.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,35 +15,30 @@ import numpy as np
 
 from hanabi_rl.games.overcooked import kitchens
 from hanabi_rl.games.overcooked.features import NAMED
-from hanabi_rl.games.overcooked.kitchens import Kitchen, Place
+from hanabi_rl.games.overcooked.kitchens import Kitchen
 from hanabi_rl.games.overcooked.state import FULL
 
 _SOUP, _READY = NAMED["onions in a soup"], NAMED["ready soup"]
-_THINGS = [_READY, NAMED["dish"], NAMED["onion"]]
-_IN_POT = [_SOUP, NAMED["onions in a pot that does not cook yet"]]
-_IN_POT += [NAMED["steps until a soup is ready"], _READY]
-_TERRAIN = {
-    kitchens.POT: NAMED["pot"],
-    kitchens.COUNTER: NAMED["counter"],
-    kitchens.ONIONS: NAMED["onion dispenser"],
-    kitchens.DISHES: NAMED["dish dispenser"],
-    kitchens.SERVING: NAMED["serving place"],
-}
+_THINGS = np.array([_READY, NAMED["dish"], NAMED["onion"]])
+_WAITS, _COOKS = "onions in a pot that does not cook yet", "steps until a soup is ready"
+_IN_POT = np.array([_SOUP, _READY, NAMED[_WAITS], NAMED[_COOKS]])
 _EVERYWHERE = slice(NAMED["last steps"], None)
 """Channels that are equal in all cells, those of the last action included."""
+_TERRAIN = {
+    kitchens.POT: "pot",
+    kitchens.COUNTER: "counter",
+    kitchens.ONIONS: "onion dispenser",
+    kitchens.DISHES: "dish dispenser",
+    kitchens.SERVING: "serving place",
+}
 
 
 def sufficient_entries(kitchen: Kitchen, channels: int) -> np.ndarray:
-    """Entries int32 [K] of the flat observation, in the order of `fold_kernel`."""
+    """Entries [K] of the flat observation, in the order of `fold_kernel`."""
     entries = np.arange(kitchen.height * kitchen.width * channels).reshape(-1, channels)
-    floor = [*range(2, 10), *_THINGS]
-    parts = [
-        entries[_cells(kitchen, kitchen.floor)][:, floor],
-        entries[_cells(kitchen, kitchen.counters)][:, _THINGS],
-        entries[_cells(kitchen, kitchen.pots)][:, _IN_POT],
-        entries[0, _EVERYWHERE],
-    ]
-    return np.concatenate([part.ravel() for part in parts])
+    floor, counters, pots = _changing(kitchen, entries)
+    parts = [floor[:, [*range(2, 10), *_THINGS]], counters[:, _THINGS], pots[:, _IN_POT]]
+    return np.concatenate([part.ravel() for part in [*parts, entries[0, _EVERYWHERE]]])
 
 
 def fold_kernel(kitchen: Kitchen, kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -49,28 +46,27 @@ def fold_kernel(kitchen: Kitchen, kernel: jax.Array) -> tuple[jax.Array, jax.Arr
     `sufficient_entries` and bias [F] of the terrain, which give the same outputs."""
     width = kernel.shape[-1]
     cells = kernel.reshape(kitchen.height * kitchen.width, -1, width)
-
-    def things(at: jax.Array) -> list[jax.Array]:
-        soup = at[:, _READY] + FULL * at[:, _SOUP]
-        return [soup[:, None], *(at[:, [thing]] for thing in _THINGS[1:])]
-
-    floor, counters, pots = (
-        cells[_cells(kitchen, places)] for places in (kitchen.floor, kitchen.counters, kitchen.pots)
-    )
-    directions = [floor[:, 2 + 4 * p : 6 + 4 * p] + floor[:, [p]] for p in range(2)]
+    pots = _changing(kitchen, cells)[2]
+    soups = cells.at[:, _READY].add(FULL * cells[:, _SOUP])
+    floor, counters, _ = _changing(kitchen, soups)
+    directions = [floor[:, 2:6] + floor[:, :1], floor[:, 6:10] + floor[:, 1:2]]
     parts = [
-        jnp.concatenate([*directions, *things(floor)], axis=1),
-        jnp.concatenate(things(counters), axis=1),
-        pots[:, np.array(_IN_POT)],
+        jnp.concatenate([*directions, floor[:, _THINGS]], axis=1),
+        counters[:, _THINGS],
+        pots[:, _IN_POT],
         cells[:, _EVERYWHERE].sum(axis=0),
     ]
+    letters = np.array([*"".join(kitchen.rows)])
     terrain = np.zeros(cells.shape[:2], np.float32)
-    for letter, channel in _TERRAIN.items():
-        terrain[_cells(kitchen, kitchen.places(letter)), channel] = 1
+    for letter, name in _TERRAIN.items():
+        terrain[letters == letter, NAMED[name]] = 1
     bias = jnp.tensordot(terrain, cells, 2, precision="highest")
     return jnp.concatenate([part.reshape(-1, width) for part in parts]), bias
 
 
-def _cells(kitchen: Kitchen, places: tuple[Place, ...]) -> np.ndarray:
-    """Numbers of cells in the grid, row by row."""
-    return np.array([y * kitchen.width + x for x, y in places], np.int32)
+def _changing(kitchen: Kitchen, cells: Any) -> list[Any]:
+    """Of cells [H * W, ...], the floor, the counters within reach, and the pots."""
+    return [
+        cells[np.array([y * kitchen.width + x for x, y in places])]
+        for places in (kitchen.floor, kitchen.counters, kitchen.pots)
+    ]
