@@ -71,10 +71,10 @@ def learner(network: NetworkKind, layout: str, envs: int, steps: int, minibatche
     return PPO(config, network)
 
 
-def ours(ppo: PPO) -> tuple[Any, tuple[Any, ...]]:
+def ours(ppo: PPO, seed: int = 0) -> tuple[Any, tuple[Any, ...]]:
     """Our compiled update and its first arguments."""
     context = TrainContext()
-    state, actors = jax.jit(ppo.init)(jax.random.key(0), context)
+    state, actors = jax.jit(ppo.init)(jax.random.key(seed), context)
     return ppo.compile_update(), (
         parallel.replicate(state),
         parallel.shard(actors),
@@ -109,17 +109,19 @@ def products(inputs: int, envs: int, steps: int, minibatches: int) -> tuple[Any,
     return common.compiled(update, x)[0], x
 
 
-def time_to_points(points: float, names: list[str], max_core_s: float = 300.0) -> common.Record:
+def time_to_points(
+    points: float, names: list[str], seed: int, max_core_s: float = 300.0
+) -> common.Record:
     """Core seconds and environment steps until an update's games have a mean of `points` in cramped
     room, each side with its own settings, compilation excluded."""
     preset = load_preset(IPPOConfig, "ippo", "overcooked", REPOSITORY / "configs")
     sides: dict[str, Any] = {
-        "ours": (*ours(PPO(preset, preset.network)), preset.num_envs * preset.num_steps)
+        "ours": (*ours(PPO(preset, preset.network), seed), preset.num_envs * preset.num_steps)
     }
     for network in names:
         settings = {"mlp": plain.Settings(), "cnn": plain.CNN}[network]
         work = settings.num_envs * settings.num_steps
-        sides[f"plain_{network}"] = (*plain.build(settings), work)
+        sides[f"plain_{network}"] = (*plain.build(settings, seed=seed), work)
     record: common.Record = {}
     for name, (function, args, work) in sides.items():
         executable, compile_s = common.compiled(function, *args)
@@ -160,11 +162,15 @@ def time_to_points(points: float, names: list[str], max_core_s: float = 300.0) -
 
 
 def measure(
-    layouts: str = "cramped_room", networks: str = "mlp,cnn", repeats: int = 5, points: float = 0.0
+    layouts: str = "cramped_room",
+    networks: str = "mlp,cnn",
+    repeats: int = 5,
+    points: float = 0.0,
+    seed: int = 0,
 ) -> common.Record:
     """Times both sides; returns the JSON record."""
     if points:
-        return time_to_points(points, networks.split(","))
+        return time_to_points(points, networks.split(","), seed)
     record: common.Record = {}
     for layout in layouts.split(","):
         for name in networks.split(","):
