@@ -92,9 +92,9 @@ class ActorCritic(nn.Module):
         return distrax.Categorical(logits=heads[0]), heads[1][..., 0]
 
 
-def build(settings: Settings, kernel: int = 5) -> tuple[Any, tuple[Any, ...]]:
-    """The jitted update (arguments) -> (arguments of the next, mean points of the last games), and
-    its first arguments."""
+def build(settings: Settings, kernel: int = 5, seed: int = 0) -> tuple[Any, tuple[Any, ...]]:
+    """The jitted update (arguments) -> (arguments of the next, (number of the games that ended,
+    their mean points)), and its first arguments."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of v1
         made = jaxmarl.make("overcooked", layout=overcooked_layouts[settings.layout])
@@ -183,9 +183,9 @@ def build(settings: Settings, kernel: int = 5) -> tuple[Any, tuple[Any, ...]]:
 
         (params, opt, key), _ = jax.lax.scan(epoch, (params, opt, key), None, c.epochs)
         mean = (ended * points).sum() / ended.sum()
-        return (params, opt, state, obs, count + 1, key), mean
+        return (params, opt, state, obs, count + 1, key), (ended.sum() / 2, mean)
 
-    key, net_key, env_key = jax.random.split(jax.random.key(0), 3)
+    key, net_key, env_key = jax.random.split(jax.random.key(seed), 3)
     obs, state = jax.vmap(env.reset)(jax.random.split(env_key, num_envs))
     params = net.init(net_key, jnp.zeros((1, *shape)))
     return update, (params, tx.init(params), state, obs, jnp.int32(0), key)

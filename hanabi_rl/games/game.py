@@ -188,6 +188,17 @@ class Game:
         """Observation [N, *obs_shape] of one player of each game; seat: int32 [N]."""
         return pick_seat(self.observe(state), seat)
 
+    @property
+    def sufficient_entries(self) -> np.ndarray | None:
+        """Entries int32 [K] of the flat observation that suffice for a first layer, with
+        `fold_kernel`; None: all are needed."""
+        return None
+
+    def fold_kernel(self, kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Kernel float32 [O, F] of a dense layer on flat observations -> kernel [K, F] and bias
+        [F] that give the same outputs from the `sufficient_entries`."""
+        raise NotImplementedError
+
     def legal(self, state: PyTree) -> jax.Array:
         """Legal actions bool [N, P, A]: all."""
         num_games = jax.tree.leaves(state)[0].shape[0]

@@ -1,5 +1,8 @@
-"""Observation view of games in which all players act in every step: one row per player, encoded
-again per minibatch."""
+"""Observation view of games in which all players act in every step: one row per player.
+
+A rollout stores what a network needs of an observation where that is little: distance features,
+or `Game.sufficient_entries`. Other observations are encoded again per minibatch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,11 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.games.batching import pick_seat
+from hanabi_rl.games.overcooked.features import distance_features
 from hanabi_rl.learning.observation_views import Index, ObservationView, PyTree, ViewOutput
+from hanabi_rl.nn.config import NetworkKind
+from hanabi_rl.nn.kitchen_network import KitchenConfig
+from hanabi_rl.nn.networks import NetworkConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +26,28 @@ class GameView(ObservationView):
     """View of a `games.game.Game`. Minibatches of feed-forward networks consist of single
     decisions, those of networks with memory of whole rows."""
 
-    flattens_time: bool = True
+    network: NetworkKind
+
+    @property
+    def flattens_time(self) -> bool:  # type: ignore[override]
+        """See `ObservationView`."""
+        return not self.network.has_carry
+
+    @property
+    def folded_layers(self) -> tuple[str, ...]:
+        """Layers that read the `sufficient_entries` instead of the observation: all that read
+        either; empty without entries, or if the network needs whole observations."""
+        network = self.network
+        if type(network) is not NetworkConfig or self.rules.sufficient_entries is None:
+            return ()
+        if network.embedding or network.has_carry:
+            return ("embedding_0",) if network.embedding else ()
+        return "decoder_0" if network.decoder else "logits", "Dense_0"
+
+    @property
+    def is_reduced(self) -> bool:
+        """True if the network reads less than observations."""
+        return bool(self.folded_layers) or isinstance(self.network, KitchenConfig)
 
     @property
     def noise_rows(self) -> int:
@@ -34,9 +62,42 @@ class GameView(ObservationView):
             state=state,
             reset=reset,
             colors=colors,
-            inputs=self.rules.observe(state),
+            inputs=self._reduced(self.rules.observe(state)),
             legal=self.rules.legal(state),
         )
+
+    def _reduced(self, obs: jax.Array) -> jax.Array:
+        """Inputs [N, P, ...] of the network from observations."""
+        if not self.is_reduced:
+            return obs
+        if not self.folded_layers:
+            return distance_features(obs)
+        return obs.reshape(*obs.shape[:2], -1)[..., self.rules.sufficient_entries]
+
+    def observations(self, seen: ViewOutput) -> jax.Array:
+        """See `ObservationView`."""
+        return self.rules.observe(seen.state) if self.is_reduced else seen.inputs
+
+    def read_params(self, params: PyTree) -> PyTree:
+        """See `ObservationView`: kernels of the `folded_layers` for the entries."""
+        if not self.folded_layers:
+            return params
+
+        def folded(layer: PyTree) -> PyTree:
+            kernel, bias = self.rules.fold_kernel(layer["kernel"])
+            return {"kernel": kernel, "bias": layer["bias"] + bias}
+
+        return {
+            half: {
+                name: folded(layer) if name in self.folded_layers else layer
+                for name, layer in layers.items()
+            }
+            for half, layers in params.items()
+        }
+
+    def stored_inputs(self, seen: ViewOutput) -> PyTree:
+        """See `ObservationView`."""
+        return seen.inputs if self.is_reduced else None
 
     def joint_action(self, action: jax.Array, state: PyTree) -> jax.Array:
         """See `ObservationView`: the actions of all players."""
@@ -57,12 +118,13 @@ class GameView(ObservationView):
         self, stored: PyTree, state: PyTree, colors: jax.Array | None, index: Index
     ) -> tuple[PyTree, jax.Array]:
         """See `ObservationView`."""
-        del stored, colors
+        del colors
 
         def encode(games: PyTree, seat: jax.Array) -> tuple[PyTree, jax.Array]:
             return self.rules.observe_seat(games, seat), pick_seat(self.rules.legal(games), seat)
 
-        return _by_game(encode, state, index[2])
+        inputs, legal = _by_game(encode, state, index[2])
+        return inputs if stored is None else stored[index], legal
 
 
 def _by_game(function: Callable[..., Any], state: PyTree, seat: jax.Array) -> Any:

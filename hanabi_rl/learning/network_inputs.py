@@ -62,7 +62,7 @@ def observation_view(
             f"network.kind: expected one that reads observations, which {rules.name} needs, got "
             f"{network.kind}"
         )
-    return GameView(rules, flattens_time=not network.has_carry)
+    return GameView(rules, network)
 
 
 LEARNING_INPUTS: dict[Inputs, LearningInputs] = {

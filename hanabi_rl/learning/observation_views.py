@@ -110,6 +110,14 @@ class ObservationView:
         """True where `seat`, which broadcasts to [T, B], decides in the games [T, B]."""
         return current_player(state) == seat
 
+    def observations(self, seen: ViewOutput) -> PyTree:
+        """Observations of every row, [N, R, ...], which policies and fresh parameters read."""
+        return seen.inputs
+
+    def read_params(self, params: PyTree) -> PyTree:
+        """Parameters of the learner's network that read the inputs, from its own."""
+        return params
+
     def stored_inputs(self, seen: ViewOutput) -> PyTree:
         """Inputs that a rollout stores in addition to the state, [N, R, ...]; none for this
         view."""

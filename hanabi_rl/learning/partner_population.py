@@ -226,7 +226,7 @@ def _apply_to_seats(
         every_seat = ObservationView(view.rules)
         _, watched = every_seat.encode_step(None, seen.state, seen.reset, seen.colors)
     reset = jnp.repeat(seen.reset, view.rules.num_players)
-    carry, obs, legal = flatten_rows((carry, watched.inputs, watched.legal))
+    carry, obs, legal = flatten_rows((carry, view.observations(watched), watched.legal))
     answer = policy.step(carry, obs, legal, reset)
     carry, logits = unflatten_rows(answer, seen.reset.shape[0])
     return carry, view.select_rows(logits, seen.state)

@@ -94,7 +94,7 @@ class RolloutLearner:
 
     def apply(self, params: PyTree, *inputs: Any) -> Any:
         """The network as (carry, inputs, legal, reset) -> (carry, logits, value), time first."""
-        return self.module.apply({"params": params}, *inputs)
+        return self.module.apply({"params": self.view.read_params(params)}, *inputs)
 
     @property
     def collector(self) -> Collector:
@@ -133,7 +133,7 @@ class RolloutLearner:
             """Inputs of the network at the start of one game."""
             game = self.env.reset(key, 1).game
             _, seen = view.encode_step(view.memory(1), game, jnp.ones(1, bool), None)
-            reads = [seen.inputs, seen.legal, jnp.ones((1, view.rows), bool)]
+            reads = [view.observations(seen), seen.legal, jnp.ones((1, view.rows), bool)]
             if self.privileged is not None:
                 seat = jnp.broadcast_to(view.seats(game), (1, view.rows))
                 reads.append(self.privileged(rules, game, seat, None))

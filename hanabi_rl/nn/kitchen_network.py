@@ -26,5 +26,5 @@ class KitchenConfig(NetworkConfig):
     """Type of network: distance features of Overcooked."""
 
     def read(self, obs: jax.Array, reset: jax.Array) -> jax.Array:
-        """See `MemoryNetwork`."""
-        return distance_features(obs)
+        """See `MemoryNetwork`; features [T, B, F] are read as they are."""
+        return obs if obs.ndim == reset.ndim + 1 else distance_features(obs)

@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 
 from hanabi_rl.games.game import Game, GameEnv, Outcome
-from hanabi_rl.games.overcooked import dynamics, events
+from hanabi_rl.games.overcooked import dynamics, entries, events
 from hanabi_rl.games.overcooked.kitchens import Kitchen, load_kitchen
 from hanabi_rl.games.overcooked.observation import NUM_CHANNELS, observe, observe_seat
 from hanabi_rl.games.overcooked.state import MAX_STEPS, State, pack_scenes, start_scene
@@ -124,6 +124,15 @@ class Overcooked(Game):
         channels."""
         obs = observe(self.layout, state, self.horizon)
         return _with_last(obs, state.last) if isinstance(state, RememberingState) else obs
+
+    @property
+    def sufficient_entries(self) -> np.ndarray:
+        """See `Game`."""
+        return entries.sufficient_entries(self.layout, self.obs_shape[-1])
+
+    def fold_kernel(self, kernel: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """See `Game`."""
+        return entries.fold_kernel(self.layout, kernel)
 
     def observe_seat(self, state: State, seat: jax.Array) -> jax.Array:
         """See `Game`."""
