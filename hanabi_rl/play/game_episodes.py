@@ -94,7 +94,7 @@ def play_episodes(
         begin = None if starts is None else jax.tree.map(lambda x, i=index: x[i], starts)
         is_sampled = np.bool_(not rules.is_greedy if sample is None else sample)
         played = _play(
-            distinct, key, jnp.asarray(index), begin, is_sampled,
+            distinct, key, index, begin, is_sampled,
             rules=rules, held=held, steps=steps,
         )  # fmt: skip
         scores, lengths, actions, is_nan, first_states, keys = jax.device_get(played)

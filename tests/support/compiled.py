@@ -15,6 +15,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn import networks
 
 __all__ = [
+    "Compiled",
     "Rules",
     "ask",
     "current_player",
@@ -36,6 +37,19 @@ __all__ = [
     "shuffled_decks",
     "step",
 ]
+
+
+class Compiled:
+    """Methods of a game or an environment, compiled: `Compiled(game).step(state, action, keys)`."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __getattr__(self, name: str) -> Any:
+        compiled = jax.jit(getattr(self.of, name))
+        setattr(self, name, compiled)
+        return compiled
+
 
 KEY = jax.eval_shape(lambda: jax.random.key(0))
 
