@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import any_params
 from support.games import TINY
 from support.policies import network_policy
 from support.small_ppo import make_ppo
@@ -141,7 +142,8 @@ def played(small: Any) -> Played:
         reward = rollout.transition.reward
         return following, rollout, ppo.returns(rollout, last, actors.carry, reward)
 
-    learner, actors = start(small.clone)
+    with any_params(ppo):
+        learner, actors = start(small.clone)
     actors, first, _ = play(learner, actors, small.clone, jax.random.key(1))
     _, second, experience = play(learner, actors, small.clone, jax.random.key(2))
     rollout = jax.tree.map(lambda *parts: np.concatenate(parts), first, second)

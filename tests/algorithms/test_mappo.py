@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from support.compiled import deal, learner_params, observe, step
+from support.compiled import any_params, deal, learner_params, observe, step
 from support.games import LENIENT_3P, TINY, TINY_3P, random_games
 from support.processes import state_on_four_devices
 from support.runs import read_lines, read_state
@@ -241,7 +241,8 @@ def test_first_minibatch_has_ratio_one_and_old_values(
     """Also in the middle of games, with the carries of both networks."""
     game = game_from_text(game) if isinstance(game, str) else game
     ppo = make_ppo(game, network, num_shuffle_blocks=1, **changes)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    with any_params(ppo):
+        learner, actors = jax.jit(ppo.init)(jax.random.key(0))
 
     def first(learner: Any, actors: Any) -> Any:
         key = jax.random.key(3)

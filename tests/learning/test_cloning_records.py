@@ -13,7 +13,7 @@ from hanabi_rl.games.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import save_recorded_games
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCTrainConfig
-from hanabi_rl.learning.cloning_records import record_dataset
+from hanabi_rl.learning.cloning_records import RecordDataset, record_dataset
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.nn.networks import NetworkConfig
@@ -61,7 +61,8 @@ def batch_of(index: list[int], size: int) -> Batch:
 def test_examples_are_all_decisions(records: GameRecords) -> None:
     dataset, expected = record_dataset(records, NETWORK, "float32"), decisions(records)
     assert len(dataset) == len(expected) == 2 * (6 + 9 + 4)
-    group = dataset.microbatches(batch_of(list(range(38)), 40))
+    group = jax.jit(RecordDataset.microbatches)(dataset, batch_of(list(range(38)), 40))
+    group = jax.device_get(group)
     assert group.inputs.shape == (1, 40, *RULES.obs_shape)
     np.testing.assert_array_equal(group.inputs[0, :38], [obs for obs, _ in expected])
     np.testing.assert_array_equal(group.action[0, :38], [action for _, action in expected])

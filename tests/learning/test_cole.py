@@ -49,11 +49,12 @@ def test_preferences_by_hand() -> None:
     found = jax.jit(mean_utilities)(utilities, returns)
     np.testing.assert_allclose(found, [8 / 3, 3, 3, NAN])
     exists = np.arange(4) < 3
+    ranks = jax.jit(rank_priorities)
     np.testing.assert_allclose(
-        rank_priorities(found, 2.0, exists=exists), np.array([4, 1, 1, 0]) / 6, rtol=1e-6
+        ranks(found, 2.0, exists=exists), np.array([4, 1, 1, 0]) / 6, rtol=1e-6
     )
     # a snapshot without games is met most often
-    unseen = rank_priorities(np.array([5.0, NAN, 7.0, 9.0], np.float32), 1.0, exists=exists)
+    unseen = ranks(np.array([5.0, NAN, 7.0, 9.0], np.float32), 1.0, exists=exists)
     np.testing.assert_allclose(unseen, np.array([2, 3, 1, 0]) / 6, rtol=1e-6)
 
 

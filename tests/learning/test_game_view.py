@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import any_params
 from support.processes import run_python
 from support.tiny_games import Dice, Signals
 
@@ -74,7 +75,8 @@ def collect(ppo: PPO, context: Any = EMPTY_CONTEXT, scale: float = 3.0) -> Any:
         reward = ppo.reward(rollout, jnp.float32(N * T))
         return learner, actors, following, ppo.returns(rollout, last, actors.carry, reward), last
 
-    return jax.device_get(run(jax.random.key(3), context))
+    with any_params(ppo):
+        return jax.device_get(run(jax.random.key(3), context))
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +179,8 @@ def test_seats_sample_independently() -> None:
 @pytest.mark.parametrize("network", [FEED_FORWARD, GRU], ids=lambda network: network.kind)
 def test_update_starts_with_ratio_one(network: Any) -> None:
     ppo = make_ppo(network=network)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    with any_params(ppo):
+        learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     learner = learner.replace(params=jax.tree.map(lambda x: 3 * x, learner.params))
     learner, actors, update = (
         parallel.replicate(learner),

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import log_softmax
-from support.compiled import current_player, legal_actions, observe, permute_state
+from support.compiled import any_params, current_player, legal_actions, observe, permute_state
 from support.games import TINY_3P
 
 from hanabi_rl.agents.loading import load_policy
@@ -92,7 +92,8 @@ def play(make_view: Any = None) -> Played:
         return ppo.collector.collect(learner.params, actors, context, jax.random.key(1), 30)
 
     stacked = stack_policies(partners)
-    learner, actors = start(stacked)
+    with any_params(ppo):
+        learner, actors = start(stacked)
     _, rollout, last_value = go(learner, actors, stacked)
     return Played(
         ppo, learner, actors, jax.tree.map(np.asarray, rollout), np.asarray(last_value), partners

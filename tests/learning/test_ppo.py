@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from support.compiled import any_params
 from support.small_ppo import NETWORK, make_ppo
 
 from hanabi_rl.learning import losses, parallel
@@ -277,7 +278,8 @@ def test_objective_receives_fraction_of_training() -> None:
         schedule_updates=4,
     )
     assert ppo.config.num_updates == 6
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    with any_params(ppo):
+        learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     update = ppo.compile_update()
     learner, actors = parallel.replicate(learner), parallel.shard(actors)
     context = parallel.replicate(TrainContext())

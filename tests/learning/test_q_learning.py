@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from support.compiled import any_params
 from support.games import TINY, TINY_3P
 from support.q_learning import FEED_FORWARD, LSTM, Played, make_learner, on_one_device, play_two
 
@@ -20,7 +21,8 @@ from hanabi_rl.nn.structured_network import StructuredConfig
 
 
 def start(learner: QLearner) -> tuple[Any, Any]:
-    state, actors = jax.jit(learner.init)(jax.random.key(0))
+    with any_params(learner):
+        state, actors = jax.jit(learner.init)(jax.random.key(0))
     return parallel.replicate(state), parallel.shard(actors)
 
 

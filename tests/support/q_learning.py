@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from support.compiled import any_params
 
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.q_learning import QLearner, QLearningConfig
@@ -65,7 +66,8 @@ def play_two(learner: QLearner) -> Played:
         return runner, chunk, rollout.value
 
     key = jax.random.key(3)
-    state, runner = start(key)
+    with any_params(learner):
+        state, runner = start(key)
     runner = play(state, runner, key)[0]
     chunks, values = [], []
     for i in range(2):
