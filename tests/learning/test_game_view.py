@@ -212,11 +212,17 @@ def one_seat(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
     return EpisodeSetup(is_learner=jnp.arange(P) == jax.random.randint(key, (), 0, P))
 
 
-@pytest.mark.parametrize("fraction", [1.0, 1 / 3])
-def test_seats_of_partners_carry_no_weight(fraction: float) -> None:
-    ppo = make_ppo(sample_episode=one_seat, learner_fraction=fraction)
+@pytest.fixture(scope="module")
+def with_partners() -> Any:
+    """`collect` with one seat of the learner per game."""
     context = TrainContext(partners=Always(jnp.int32(2), Dice()))
-    learner, actors, _, experience, _ = collect(ppo, context)
+    return collect(make_ppo(sample_episode=one_seat), context)
+
+
+@pytest.mark.parametrize("fraction", [1.0, 1 / 3])
+def test_seats_of_partners_carry_no_weight(fraction: float, with_partners: Any) -> None:
+    ppo = make_ppo(sample_episode=one_seat, learner_fraction=fraction)
+    learner, actors, _, experience, _ = with_partners
     rollout = experience.rollout
     own = rollout.episode.is_learner
     assert (own.sum(-1) == 1).all() and own.any(axis=(0, 1)).all()
@@ -249,10 +255,9 @@ def test_seats_of_partners_carry_no_weight(fraction: float) -> None:
     assert (first[0] != first[1]).any()
 
 
-def test_partners_decisions_are_left_out() -> None:
+def test_partners_decisions_are_left_out(with_partners: Any) -> None:
     ppo = make_ppo(sample_episode=one_seat, learner_fraction=1 / 3)
-    context = TrainContext(partners=Always(jnp.int32(2), Dice()))
-    _, actors, _, experience, _ = collect(ppo, context)
+    _, actors, _, experience, _ = with_partners
     env, item = jax.device_get(
         jax.jit(ppo.minibatches)(jax.random.key(0), actors.index, experience.rollout)
     )
