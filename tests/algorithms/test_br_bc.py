@@ -18,6 +18,7 @@ from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig, annealing, mixed_lineups
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.learning import parallel
 from hanabi_rl.learning.encoding import observe_rows
 from hanabi_rl.learning.partner_population import PartnerPopulation
 from hanabi_rl.learning.ppo import PPO, Experience
@@ -142,12 +143,13 @@ def played(small: Any) -> Played:
         reward = rollout.transition.reward
         return following, rollout, ppo.returns(rollout, last, actors.carry, reward)
 
+    clone = parallel.fetch(small.clone)
     with any_params(ppo):
-        learner, actors = start(small.clone)
-    actors, first, _ = play(learner, actors, small.clone, jax.random.key(1))
-    _, second, experience = play(learner, actors, small.clone, jax.random.key(2))
+        learner, actors = start(clone)
+    actors, first, _ = play(learner, actors, clone, jax.random.key(1))
+    _, second, experience = play(learner, actors, clone, jax.random.key(2))
     rollout = jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
-    return Played(ppo, learner.params, small.clone, rollout, experience, actors.index)
+    return Played(ppo, learner.params, clone, rollout, experience, actors.index)
 
 
 def test_lineup_is_constant_within_game(played: Played) -> None:
