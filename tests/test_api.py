@@ -216,18 +216,17 @@ def load_small() -> Any:
     return preset_config("ippo", "small")
 
 
-def test_train_runs_an_algorithm(tmp_path: Path) -> None:
-    run = train(
-        "ippo", "small", total_steps=32 * 8, num_envs=32, num_steps=8, num_minibatches=2,
-        eval_games=8, report_games=8, tensorboard=False, run_dir=tmp_path / "run",
-    )  # fmt: skip
-    assert run.policy.identity() == load_policy(tmp_path / "run").identity()
-    assert run.summary["eval_games"] == 8 == evaluate(run.policy, 8).games.scores.size
-    assert jax.tree.leaves(run.policy)
-
-
-def test_callback_stops_a_reported_run(tmp_path: Path) -> None:
+def test_train_runs_an_algorithm_and_a_callback_stops_it(tmp_path: Path) -> None:
     """Stopped after 1 of 3 updates and resumed, it equals the run that was never stopped."""
+    fields: dict[str, Any] = {
+        "total_steps": 3 * 256, "num_envs": 32, "num_steps": 8, "num_minibatches": 2,
+        "eval_games": 8, "report_games": 8, "tensorboard": False, "eval_every": 1,
+    }  # fmt: skip
+    whole = train("ippo", "small", run_dir=tmp_path / "whole", **fields)
+    assert whole.policy.identity() == load_policy(tmp_path / "whole").identity()
+    assert whole.summary["eval_games"] == 8 == evaluate(whole.policy, 8).games.scores.size
+    assert jax.tree.leaves(whole.policy)
+
     seen: list[TrainingEvaluation] = []
 
     def stop(found: TrainingEvaluation) -> None:
@@ -236,16 +235,11 @@ def test_callback_stops_a_reported_run(tmp_path: Path) -> None:
         if found.steps:
             raise StopTraining
 
-    fields: dict[str, Any] = {
-        "total_steps": 3 * 256, "num_envs": 32, "num_steps": 8, "num_minibatches": 2,
-        "eval_games": 8, "report_games": 8, "tensorboard": False, "eval_every": 1,
-    }  # fmt: skip
     run = train("ippo", "small", callbacks=[stop], run_dir=tmp_path / "a", **fields)
     assert [found.steps for found in seen] == [0, 256] and seen[1].total_steps == 768
     assert {*seen[1].metrics, "step", "wall_s"} == {*read_lines(run.run_dir)[1]}
     assert run.summary["env_steps"] == 256 and (run.run_dir / "learning-curve.png").exists()
     assert run.summary["selfplay_mean"] == evaluate(run.policy, 8).mean.mean
-    whole = train("ippo", "small", run_dir=tmp_path / "b", **fields)
     config = saved_config(IPPOConfig, run.run_dir, algorithm="ippo")
     ALGORITHMS["ippo"].run(
         dataclasses.replace(config, run_dir=str(run.run_dir), resume=True, preset="small")

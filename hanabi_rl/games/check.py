@@ -37,9 +37,16 @@ def check_game_env(env: Any, num_envs: int = 64, steps: int = 120, seed: int = 0
     """
     rules, half, key = env.rules, num_envs // 2, jax.random.key(seed)
     look, step = jax.jit(lambda s: _look(env, s)), jax.jit(env.step)
+    step_parts = jax.jit(jax.vmap(env.step))
+    reset = jax.jit(lambda size, first: env.reset(key, size, first), static_argnums=(0, 1))
 
-    def reset(size: int, first: int) -> PyTree:
-        return jax.jit(lambda key: env.reset(key, size, first))(key)
+    def of_shard(tree: PyTree) -> PyTree:
+        return jax.tree.map(lambda x: np.asarray(x)[half:], tree)
+
+    def in_parts(tree: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda x: np.asarray(x)[: 2 * half].reshape(2, half, *x.shape[1:]), tree
+        )
 
     starts: dict[tuple[int, int], PyTree] = {}
     for run in range(2):  # of different actions
@@ -47,33 +54,23 @@ def check_game_env(env: Any, num_envs: int = 64, steps: int = 120, seed: int = 0
         state, shard = reset(num_envs, 0), reset(num_envs - half, half)
         length = np.zeros(num_envs, int)
         for t in range(steps + 1):
-            _same("shard", t, jax.tree.map(lambda x: x[half:], state), shard)
+            _same("shard", t, of_shard(state), shard)
             seen = jax.device_get(look(state))
             _check_look(rules, t, num_envs, seen)
-            game = jax.device_get(seen["game"])
+            index = np.asarray(state.game_index)
             for i in np.flatnonzero(length == 0):
-                start = jax.tree.map(lambda x, i=i: x[i], game)
-                place = int(i), int(state.game_index[i])
+                start = jax.tree.map(lambda x, i=i: x[i], seen["game"])
+                place = int(i), int(index[i])
                 _same(f"start of game {place[1]}", t, starts.setdefault(place, start), start)
             noise = rng.gumbel(size=seen["legal"].shape)
             action = jnp.asarray(np.where(seen["legal"], noise, -np.inf).argmax(-1), jnp.int32)
             after, timestep = step(state, action)
-            shard, of_shard = step(shard, action[half:])
-            _same("timestep of a shard", t, jax.tree.map(lambda x: x[half:], timestep), of_shard)
+            shard, own = step(shard, of_shard(action))
+            _same("timestep of a shard", t, of_shard(timestep), own)
             if t == 0:
                 _same("step without jit", t, env.step(state, action), (after, timestep))
-                split = jax.tree.map(
-                    lambda x: x[: 2 * half].reshape(2, half, *x.shape[1:]), (state, action)
-                )
-                joined = jax.tree.map(
-                    lambda x: x.reshape(2 * half, *x.shape[2:]), jax.vmap(env.step)(*split)
-                )
-                _same(
-                    "step under vmap",
-                    t,
-                    jax.tree.map(lambda x: x[: 2 * half], (after, timestep)),
-                    joined,
-                )
+                together = step_parts(*in_parts((state, action)))
+                _same("step under vmap", t, in_parts((after, timestep)), together)
             length += 1
             _check_timestep(rules, t, state, after, timestep, length)
             state, length = after, np.where(timestep.done, 0, length)
@@ -118,11 +115,11 @@ def _check_timestep(
         _expect("shaped: type and shape", t, got, (np.float32, (num_envs, rules.num_players)))
     late = not (done | (length < rules.max_steps)).all()
     _expect(f"a game of over {rules.max_steps} steps (max_steps)", t, late, False)
-    _same("game_index", t, state.game_index + done, after.game_index)
+    _same("game_index", t, np.asarray(state.game_index) + done, after.game_index)
     _same(
         "rewards of the current game",
         t,
-        np.where(done, 0, state.score + timestep.reward),
+        np.where(done, 0, np.asarray(state.score) + np.asarray(timestep.reward)),
         after.score,
     )
 

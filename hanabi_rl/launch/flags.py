@@ -1,6 +1,7 @@
 """Flags of a command line, before tyro parses it; without JAX."""
 
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
@@ -87,14 +88,18 @@ def list_flags(target: Any, prefix: str = "") -> Iterator[str]:
 
 def field_texts(cls: Any) -> dict[str, str]:
     """Docstrings of a config's fields, inherited ones included, each as one line."""
-    import docstring_parser
-
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):  # without `object`
-        for param in docstring_parser.parse_from_object(base).params:
-            if param.description:
-                texts[param.arg_name] = " ".join(param.description.split())
+        texts |= _own_texts(base)
     return texts
+
+
+@functools.cache
+def _own_texts(cls: Any) -> dict[str, str]:
+    import docstring_parser
+
+    params = docstring_parser.parse_from_object(cls).params
+    return {p.arg_name: " ".join(p.description.split()) for p in params if p.description}
 
 
 def join_help_lines(cls: Any, args: Sequence[str]) -> None:

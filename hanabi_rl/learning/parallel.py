@@ -53,17 +53,31 @@ def shard(tree: T) -> T:
         ValueError: the number of devices does not divide the leading axis.
     """
     devices, here = num_devices(), jax.local_device_count()
-
-    def split(x: Any) -> Any:
+    for x in jax.tree.leaves(tree):
         if x.shape[0] % devices:
             raise ValueError(
                 f"a leading axis of {x.shape[0]} must be divisible by the {devices} devices"
             )
-        return x.reshape(devices, x.shape[0] // devices, *x.shape[1:])[
-            process_index() * here : (process_index() + 1) * here
-        ]
+    own = _at_once(_split, tree, devices, process_index() * here, here)
+    return jax.device_put(own, _placement(PartitionSpec(AXIS)))
 
-    return jax.device_put(jax.tree.map(split, tree), _placement(PartitionSpec(AXIS)))
+
+def _split(tree: T, devices: int, first: int, number: int) -> T:
+    return jax.tree.map(
+        lambda x: x.reshape(devices, x.shape[0] // devices, *x.shape[1:])[first : first + number],
+        tree,
+    )
+
+
+def _join(tree: T) -> T:
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), tree)
+
+
+def _at_once(function: Callable[..., T], tree: T, *sizes: int) -> T:
+    """As one program, where each leaf would compile alone; NumPy arrays need none."""
+    if all(isinstance(x, np.ndarray) for x in jax.tree.leaves(tree)):
+        return function(tree, *sizes)
+    return jax.jit(function, static_argnums=range(1, 1 + len(sizes)))(tree, *sizes)
 
 
 def _placement(spec: PartitionSpec) -> NamedSharding:
@@ -74,7 +88,7 @@ def unshard(tree: T) -> T:
     """Inverse of `shard`: [D, N / D, ...] -> [N, ...]. All hosts must call it together; each gets
     the whole."""
     whole = jax.tree.map(_of_all_hosts, tree) if process_count() > 1 else tree
-    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), whole)
+    return _at_once(_join, whole)
 
 
 def _of_all_hosts(x: jax.Array) -> jax.Array:

@@ -412,7 +412,7 @@ def as_sequences(sampled: Chunk) -> Chunk:
 
     def joined(x: jax.Array) -> jax.Array:
         batch, steps = x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]
-        return jnp.swapaxes(x.reshape(batch, steps, *x.shape[4:]), 0, 1)
+        return x.reshape(batch, steps, *x.shape[4:]).swapaxes(0, 1)
 
     def first(x: jax.Array) -> jax.Array:
         return x[:, :, 0].reshape(x.shape[0] * x.shape[1], *x.shape[3:])

@@ -84,7 +84,7 @@ def play_episodes(
     if num_games < 1:
         raise ValueError(f"expected at least one game, got num_games={num_games}")
     distinct, positions = group_identical(tuple(policies))
-    held = tuple(tuple(seats[position] for position in group) for group in positions)
+    held = tuple(np.array([seats[i] for i in group], np.int32) for group in positions)
     key = jnp.asarray([get_args(Purpose).index(purpose) + 1, seed % 2**32], jnp.uint32)
     size, parts = min(chunk_size, num_games), []
     steps = rules.max_steps if max_steps is None else min(max_steps, rules.max_steps)
@@ -94,8 +94,7 @@ def play_episodes(
         begin = None if starts is None else jax.tree.map(lambda x, i=index: x[i], starts)
         is_sampled = np.bool_(not rules.is_greedy if sample is None else sample)
         played = _play(
-            distinct, key, jnp.asarray(index), begin, is_sampled,
-            rules=rules, held=held, steps=steps,
+            distinct, held, key, index, begin, is_sampled, rules=rules, steps=steps
         )  # fmt: skip
         scores, lengths, actions, is_nan, first_states, keys = jax.device_get(played)
         if is_nan.any():
@@ -107,23 +106,24 @@ def play_episodes(
     return joined
 
 
-@functools.partial(jax.jit, static_argnames=("rules", "held", "steps"))
+@functools.partial(jax.jit, static_argnames=("rules", "steps"))
 def _play(
     policies: tuple[Policy, ...],
+    held: tuple[jax.Array, ...],
     key: jax.Array,
     index: jax.Array,
     starts: Any,
     sample: jax.Array,
     *,
     rules: Any,
-    held: tuple[tuple[int, ...], ...],
     steps: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, Any, jax.Array]:
     """Scores [n], lengths int32 [n], actions uint8 [T, n, P], bool [n], True after NaN, first
     states [n], and each game's random words uint32 [n, 2].
 
-    `held[g]` are the seats of policy g, whose rows are ordered seat by seat. Streams of a game: 0
-    starts it; 3 t + 1, 3 t + 2 and 3 t + 3 are for step t, its samples and the policies.
+    `held[g]` int32[S] are the seats of policy g, whose rows are ordered seat by seat; all seatings
+    share one compiled function. Streams of a game: 0 starts it; 3 t + 1, 3 t + 2 and 3 t + 3 are
+    for step t, its samples and the policies.
     """
     num_games, players, num_actions = len(index), rules.num_players, rules.num_actions
     pairs = random_words(key, index, 2)
@@ -139,7 +139,7 @@ def _play(
         keys = jax.random.wrap_key_data(own, impl="threefry2x32")
         logits = jnp.zeros((num_games, players, num_actions))
         after = []
-        for policy, memory, seats in zip(policies, carries, held, strict=True):
+        for policy, memory, seats in zip(policies, carries, map(list, held), strict=True):
             rows = [jnp.concatenate([x[:, seat] for seat in seats]) for x in (obs, legal, keys)]
             reset = jnp.full(num_games * len(seats), t == 0)
             memory, of_rows = policy.step(memory, rows[0], rows[1], reset, rows[2])

@@ -67,11 +67,7 @@ def trace(rules: Rules, name: str, decks: np.ndarray, forced: np.ndarray | None 
     """Games on `decks` between copies of a bot; `forced` int32[T, N] replaces the bot's moves."""
     if forced is None:
         forced = np.full((rules.max_turns, len(decks)), -1, np.int32)
-    return Trace(
-        *jax.device_get(
-            _trace(rules, make_bot(name, rules), jnp.asarray(decks), jnp.asarray(forced))
-        )
-    )
+    return Trace(*jax.device_get(_trace(rules, make_bot(name, rules), decks, forced)))
 
 
 def shuffled(rules: Rules, seed: int) -> np.ndarray:
@@ -128,7 +124,7 @@ def test_redefined_class_gets_new_treedef():
 
 def test_observation_of_other_game_is_rejected() -> None:
     bot = make_bot("convention", STANDARD[2])
-    batch = (jnp.zeros((1, STANDARD[3].obs_size)), jnp.ones((1, 21), bool), jnp.ones(1, bool))
+    batch = (np.zeros((1, STANDARD[3].obs_size)), np.ones((1, 21), bool), np.ones(1, bool))
     with pytest.raises(ValueError, match=r"must have shape \[658\] for 2 players, got \[956\]"):
         bot.step(bot.init_carry(1), *batch)
 
@@ -159,9 +155,9 @@ def test_random_bot_is_uniform(random_choices: np.ndarray) -> None:
 
 def test_random_bot_distribution_without_key() -> None:
     bot = make_bot("random", SMALL)
-    legal = jnp.arange(SMALL.num_actions) < jnp.array([[1], [4], [7]])
-    obs = jnp.zeros((3, SMALL.obs_size))
-    carry, logits = bot.step(bot.init_carry(3), obs, legal, jnp.ones(3, bool))
+    legal = np.arange(SMALL.num_actions) < np.array([[1], [4], [7]])
+    obs = np.zeros((3, SMALL.obs_size), np.float32)
+    carry, logits = game.ask(bot, bot.init_carry(3), obs, legal, np.ones(3, bool))
     assert jax.tree.leaves(carry) == []  # no internal randomness
     expected = np.where(legal, -np.log([[1.0], [4.0], [7.0]]), -1e10)
     np.testing.assert_allclose(logits, expected, rtol=1e-6)
@@ -344,14 +340,15 @@ class Table:
         hands, rest = cards(first) + cards(second), full_deck(self.rules)
         for card in hands:
             rest.remove(card)
-        self.state = game.deal(self.rules, jnp.array([hands + rest], jnp.int32))
+        deck = np.array([hands + rest], np.int32)
+        self.state = jax.device_get(game.deal(self.rules, deck))
         self.memory = None
 
     def hint(self, seat: int, slot: int, candidates: str) -> "Table":
         """Make a card hinted, with these candidates."""
         state, hand, possible = self.state, self.rules.hand_size, as_set(candidates)
 
-        def bits_of(word: jax.Array, groups: tuple[int, ...]) -> jax.Array:
+        def bits_of(word: np.ndarray, groups: tuple[int, ...]) -> np.ndarray:
             """The slot's bits of a hand word: groups of the candidates, and a named flag if there
             is one group."""
             left = [g for g, cards in enumerate(groups) if possible & cards]
@@ -359,7 +356,9 @@ class Table:
             bits = sum(
                 1 << (g * hand + slot) for g in (left if len(left) > 1 else [*left, len(groups)])
             )
-            return word.at[0, seat].set((word[0, seat] & ~jnp.uint32(every)) | bits)
+            word = word.copy()
+            word[0, seat] = word[0, seat] & ~np.uint32(every) | np.uint32(bits)
+            return word
 
         self.state = state.replace(
             possible_colors=bits_of(state.possible_colors, self.rules.color_cards),
@@ -369,15 +368,9 @@ class Table:
 
     def board(self, played: str = "", info: int = 8, lives: int = 3) -> "Table":
         state = self.state
-        counters = pack_counters(
-            state.deck_left,
-            jnp.array([info]),
-            jnp.array([lives]),
-            player=state.player,
-            last_round=state.last_round,
-        )
+        counters = _counters(state, np.array([info]), np.array([lives]))
         self.state = state.replace(
-            fireworks=jnp.array([as_set(played)], jnp.uint32), counters=counters
+            fireworks=np.array([as_set(played)], np.uint32), counters=np.asarray(counters)
         )
         return self
 
@@ -385,17 +378,28 @@ class Table:
         """Move of the bot whose turn it is; both bots update their notes."""
         bot, first = make_bot("convention", self.rules), self.memory is None
         memory = bot.init_carry(2) if first else self.memory
-        self.memory, action = _look(bot, self.state, memory, jnp.full(2, first))
-        return decode_action(self.rules, int(action[int(self.state.player[0])]))
+        self.memory, action = _look(bot, self.state, memory, np.full(2, first))
+        return decode_action(self.rules, int(np.asarray(action)[int(_player(self.state))]))
 
     def play(self) -> Move:
         move = self.move()
         return self.force(move)
 
     def force(self, move: Move) -> Move:
-        action = jnp.array([encode_action(self.rules, move)], jnp.int32)
-        self.state = game.step(self.rules, self.state, action)[0]
+        action = np.array([encode_action(self.rules, move)], np.int32)
+        self.state = jax.device_get(game.step(self.rules, self.state, action)[0])
         return move
+
+
+@jax.jit
+def _counters(state: State, info: jax.Array, lives: jax.Array) -> jax.Array:
+    places = {"player": state.player, "last_round": state.last_round}
+    return pack_counters(state.deck_left, info, lives, **places)
+
+
+@jax.jit
+def _player(state: State) -> jax.Array:
+    return state.player[0]
 
 
 @jax.jit

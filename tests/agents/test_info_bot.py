@@ -19,6 +19,10 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import decode_observation
 
 GAMES = 4
+ask, answer, hint_code = (
+    jax.jit(of, static_argnums=0) for of in (info.ask, info.answer, info.hint_code)
+)
+narrow = jax.jit(info.narrow)
 
 
 @functools.partial(jax.jit, static_argnames="rules")
@@ -62,7 +66,7 @@ def games_of(players: int, random_rate: float = 0.0) -> tuple:
     rules, rng = Rules(players), np.random.default_rng(players)
     decks = np.stack([rng.permutation(full_deck(rules)) for _ in range(GAMES)]).astype(np.int32)
     random = rng.random((rules.max_turns, GAMES)) < random_rate
-    return decks, *jax.device_get(follow(rules, jnp.asarray(decks), jnp.asarray(random)))
+    return decks, *jax.device_get(follow(rules, decks, random))
 
 
 def seat_order(notes: np.ndarray) -> np.ndarray:
@@ -116,47 +120,47 @@ def test_numbers_of_first_turn() -> None:
     3 // 2 = 1 number is left for no further question. The numbers are 0 to 3."""
     rules = Rules(3)
     board = info.Table(
-        playable=jnp.uint32(cards("R1 Y1 G1 B1 P1")),
-        useless=jnp.uint32(0),
-        remaining=jnp.tile(jnp.array([3, 2, 2, 2, 1]), 5),
+        playable=np.uint32(cards("R1 Y1 G1 B1 P1")),
+        useless=np.uint32(0),
+        remaining=np.tile(np.array([3, 2, 2, 2, 1]), 5),
     )
-    blank = info.nothing_known(rules)[0]
-    asked = info.ask(rules, blank, board, 6)
+    blank = np.asarray(info.nothing_known(rules))[0]
+    asked = ask(rules, blank, board, 6)
     assert asked.play_base.tolist() == [2, 2, 1, 1, 1] and asked.group_base.tolist() == [1] * 5
     assert asked.play_unit.tolist()[:2] == [2, 1] and int(asked.numbers) == 4
-    hand = jnp.array([cards(name) for name in ("R1", "R4", "Y1", "G2", "B5")], jnp.uint32)
-    assert int(info.answer(rules, asked, hand, board)) == 2
-    told = info.narrow(blank, asked, jnp.int32(2), board)
+    hand = np.array([cards(name) for name in ("R1", "R4", "Y1", "G2", "B5")], np.uint32)
+    assert int(answer(rules, asked, hand, board)) == 2
+    told = narrow(blank, asked, np.int32(2), board)
     ones = cards("R1 Y1 G1 B1 P1")
     assert told.tolist() == [ones, rules.all_cards & ~ones, *[rules.all_cards] * 3]
-    assert int(info.hint_code(rules, blank, board).classes) == 3
+    assert int(hint_code(rules, blank, board).classes) == 3
 
 
 def test_groups_separate_useless_cards() -> None:
     """Known playable card: only groups are asked. Five numbers for R2 R3 R4 Y1 (Y1 useless): R2, R3
     and R4 are three groups, Y1 the fourth."""
     rules = Rules()
-    remaining = jnp.tile(jnp.array([3, 2, 2, 2, 1]), 5)
-    table = info.Table(jnp.uint32(cards("R1 Y2")), jnp.uint32(cards("Y1")), remaining)
-    notes = jnp.array([cards("R1"), cards("R2 R3 R4 Y1"), 0, 0, 0], jnp.uint32)
-    asked = info.ask(rules, notes, table, 5)
+    remaining = np.tile(np.array([3, 2, 2, 2, 1]), 5)
+    table = info.Table(np.uint32(cards("R1 Y2")), np.uint32(cards("Y1")), remaining)
+    notes = np.array([cards("R1"), cards("R2 R3 R4 Y1"), 0, 0, 0], np.uint32)
+    asked = ask(rules, notes, table, 5)
     assert asked.group_base.tolist() == [1, 4, 1, 1, 1] and asked.play_base.tolist() == [1] * 5
     for number, card in enumerate(["R2", "R3", "R4", "Y1"]):
-        hand = jnp.array([cards("R1"), cards(card), 0, 0, 0], jnp.uint32)
-        assert int(info.answer(rules, asked, hand, table)) == number
-        assert int(info.narrow(notes, asked, jnp.int32(number), table)[1]) == cards(card)
+        hand = np.array([cards("R1"), cards(card), 0, 0, 0], np.uint32)
+        assert int(answer(rules, asked, hand, table)) == number
+        assert int(np.asarray(narrow(notes, asked, np.int32(number), table))[1]) == cards(card)
     # three numbers: R2 and R4 share a group
-    asked = info.ask(rules, notes, table, 3)
-    told = info.narrow(notes, asked, jnp.int32(0), table)
-    assert int(told[1]) == cards("R2 R4") and int(asked.numbers) == 3
+    asked = ask(rules, notes, table, 3)
+    told = narrow(notes, asked, np.int32(0), table)
+    assert int(np.asarray(told)[1]) == cards("R2 R4") and int(asked.numbers) == 3
 
 
 def test_classes_of_disjoint_slots() -> None:
     """Slots R1, G3 and B4 differ in colour and rank: six classes, colour and rank of each slot.
     Yellow, purple, 2 and 5 continue from class 0."""
     rules = Rules()
-    notes = jnp.array([cards(name) for name in ("R1", "G3", "B4", "R1 R3")] + [0], jnp.uint32)
-    table = info.Table(jnp.uint32(0), jnp.uint32(0), jnp.ones(25, jnp.int32))
-    code = info.hint_code(rules, notes, table)
+    notes = np.array([cards(name) for name in ("R1", "G3", "B4", "R1 R3")] + [0], np.uint32)
+    table = info.Table(np.uint32(0), np.uint32(0), np.ones(25, np.int32))
+    code = hint_code(rules, notes, table)
     assert int(code.classes) == 6
     assert code.packed.tolist() == [0, 0, 2, 4, 1, 1, 2, 3, 5, 3]

@@ -33,10 +33,14 @@ def as_set(text: str) -> int:
 def board(played: str = "", discarded: str = "") -> SeatObservation:
     gone = cards(discarded)
     planes = [sum(1 << card for card in set(gone) if gone.count(card) > j) for j in range(3)]
-    state = game.deal(RULES, jnp.array([full_deck(RULES)], jnp.int32))
-    seen = decode_observation(RULES, observe(RULES, state)[0, 0])
-    discards = jnp.array(planes, jnp.uint32)
-    return seen._replace(played=jnp.uint32(as_set(played)), discards=discards)
+    seen = look(game.deal(RULES, np.array([full_deck(RULES)], np.int32)))
+    discards = np.array(planes, np.uint32)
+    return seen._replace(played=np.uint32(as_set(played)), discards=discards)
+
+
+@jax.jit
+def look(state: State) -> SeatObservation:
+    return decode_observation(RULES, observe(RULES, state)[0, 0])
 
 
 @jax.jit
@@ -54,7 +58,7 @@ class Duo:
         hands, rest = cards(first) + cards(second), full_deck(RULES)
         for card in hands:
             rest.remove(card)
-        self.state = game.deal(RULES, jnp.array([hands + rest], jnp.int32))
+        self.state = game.deal(RULES, np.array([hands + rest], np.int32))
         self.bot = make_bot(name, RULES)
         self.memory, self.first = self.bot.init_carry(2), True
 
@@ -62,8 +66,8 @@ class Duo:
         """Return the bot's move, and make it, or `instead`."""
         self.memory, actions = _step(self.bot, self.memory, self.state, self.first)
         self.first = False
-        choice = decode_action(RULES, int(actions[int(self.state.player[0])]))
-        action = jnp.array([encode_action(RULES, instead or choice)], jnp.int32)
+        choice = decode_action(RULES, int(np.asarray(actions)[np.asarray(self.state.player)[0]]))
+        action = np.array([encode_action(RULES, instead or choice)], np.int32)
         self.state = game.step(RULES, self.state, action)[0]
         return choice
 
@@ -100,7 +104,9 @@ def test_smart_bot_hint_means_newest_card() -> None:
 
 
 def test_smart_bot_card_classes() -> None:
-    kinds = smart.card_classes(RULES, board(played="R1 Y1", discarded="R3 R3 B2 G1 G1"))
+    kinds = jax.jit(smart.card_classes, static_argnums=0)(
+        RULES, board(played="R1 Y1", discarded="R3 R3 B2 G1 G1")
+    )
     assert int(kinds.playable) == as_set("R2 Y2 G1 B1 P1")
     assert int(kinds.worthless) == as_set("R1 Y1 R4 R5")
     # R5 is above R3, which has no copy left
@@ -114,7 +120,9 @@ def test_holmes_bot_locates_cards() -> None:
     possible = notes.possible.at[0, 0].set(as_set("R5")).at[1, 2].set(as_set("R5 Y5"))
     possible = possible.at[1, 3].set(as_set("R1 Y1"))
     notes = notes._replace(possible=possible)
-    after = holmes.deduce(RULES, notes, board(played="R1 Y1"))
+    after = jax.device_get(
+        jax.jit(holmes.deduce, static_argnums=0)(RULES, notes, board(played="R1 Y1"))
+    )
     assert (int(after.color[0, 0]), int(after.rank[0, 0])) == (0, 4)
     assert (int(after.color[1, 2]), int(after.rank[1, 2])) == (1, 4)
     assert bool(after.valuable[1, 2]) and not bool(after.worthless[1, 2])
@@ -123,19 +131,17 @@ def test_holmes_bot_locates_cards() -> None:
 
 def test_board_before_last_move() -> None:
     """The board is reconstructed after every type of move, over a whole game."""
-    decks = jnp.array([np.random.default_rng(5).permutation(full_deck(RULES))], jnp.int32)
+    decks = np.array([np.random.default_rng(5).permutation(full_deck(RULES))], np.int32)
     state, rng = game.deal(RULES, decks), np.random.default_rng(7)
-    look = jax.jit(lambda state: decode_observation(RULES, observe(RULES, state)[0, 0]))
     back = jax.jit(lambda seen: odwyer_common.board_before(RULES, seen))
-    step = jax.jit(lambda state, action: game.step(RULES, state, action)[0])
     table = operator.attrgetter("played", "discards", "info", "deck")
     before, turns = look(state), 0
-    while not bool(game.finished(RULES, state)[0]):
-        seat = int(state.player[0])
+    while not np.asarray(game.finished(RULES, state))[0]:
+        seat = np.asarray(state.player)[0]
         legal = np.flatnonzero(np.array(game.legal_actions(RULES, state))[0, seat])
         right = [a for a in legal if 5 <= a < 10 and turns % 3]
         kind = right or [a for a in legal if a < 5] or list(legal)
-        state = step(state, jnp.array([rng.choice(kind)], jnp.int32))
+        state = game.step(RULES, state, np.array([rng.choice(kind)], np.int32))[0]
         seen = look(state)
         jax.tree.map(np.testing.assert_array_equal, table(back(seen)), table(before))
         before, turns = seen, turns + 1

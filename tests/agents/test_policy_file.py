@@ -45,7 +45,7 @@ def test_policy_file_round_trips(tmp_path: Path) -> None:
     """Bitwise float32, with numbers that half precision cannot represent."""
     policy, path = network_policy(TINY, 0), tmp_path / "a.safetensors"
     odd = np.array([1 / 3, 1e-30, 1e30, np.inf, np.nan, -0.0], np.float32)
-    params = jax.tree.map(lambda leaf: jnp.resize(odd, leaf.shape), policy.params)
+    params = jax.tree.map(lambda leaf: np.resize(odd, leaf.shape), policy.params)
     write_file(path, policy.replace(params=params))
     back = read_file(path)
     assert (back.rules, back.network, back.info) == (policy.rules, policy.network, policy.info)
@@ -144,7 +144,7 @@ def test_invalid_policy_files_are_rejected(tmp_path: Path) -> None:
         load_policy(str(tmp_path / "none.safetensors"))
     with pytest.raises(ValueError, match=r"expected a file named \*.safetensors, got"):
         write_file(tmp_path / "a.bin", policy, {})
-    large = policy.replace(params=jax.tree.map(lambda x: jnp.full_like(x, 1e6), policy.params))
+    large = policy.replace(params=jax.tree.map(lambda x: np.full_like(x, 1e6), policy.params))
     with pytest.raises(ValueError, match="too large for half precision"):
         write_file(path, large, half=True)
     decoder = policy.params["decoder_0"]

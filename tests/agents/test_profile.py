@@ -137,7 +137,7 @@ def games() -> tuple[Any, State, np.ndarray]:
     """Random games, the states before each of their moves [T, N], and which of these exist."""
     recorded = random_games(RULES, GAMES, seed=3)
     length = int(recorded.num_actions.max())
-    played = replay(RULES, recorded.decks, jnp.asarray(recorded.actions[:, :length]))
+    played = jax.device_get(replay(RULES, recorded.decks, recorded.actions[:, :length]))
     exists = np.arange(length)[:, None] < recorded.num_actions
     return recorded, played.state, exists
 
@@ -177,7 +177,7 @@ def test_move_before_first_observation_is_not_counted(games: Any) -> None:
     players."""
     _, states, exists = games
     turn = int(exists.all(axis=1).sum()) - 2
-    from_there = of_current_players(jax.tree.map(lambda x: jnp.roll(x, -turn, axis=0), states))
+    from_there = of_current_players(jax.tree.map(lambda x: np.roll(x, -turn, axis=0), states))
     counts = np.asarray(from_there.profile.counts)
     assert turn > 0 and not counts[0].any()
     np.testing.assert_array_equal(counts[1, ..., NAMES.index("turn")].sum(axis=-1), 1)

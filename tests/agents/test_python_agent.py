@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import shuffled_decks
 from support.games import ROOT
 from support.observations import observations
 
 from hanabi_rl.agents.loading import load_agents, load_policy, strip_options
 from hanabi_rl.agents.process import make_question
 from hanabi_rl.agents.python_bot import HostError, HostPolicy, host_errors, read_size
-from hanabi_rl.games.hanabi.decks import shuffled_decks
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game

@@ -1,9 +1,9 @@
 """The safety filter."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 from support import compiled as game
 from support.compiled import observe
 
@@ -21,15 +21,15 @@ def played(seed: int, turns: int) -> tuple[PythonGame, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     deck = rng.permutation(full_deck(RULES))
     table = PythonGame(RULES, deck)
-    state = game.deal(RULES, jnp.asarray(deck[None], jnp.int32))
+    state = game.deal(RULES, deck[None].astype(np.int32))
     while table.turn < turns and not table.over:
         legal = [a for a in range(RULES.num_actions) if table.illegal_reason(a) is None]
         action = int(rng.choice(legal))
         table.apply(action)
-        state, _, _ = game.step(RULES, state, jnp.array([action]))
+        state, _, _ = game.step(RULES, state, np.array([action]))
     seat = table.player
-    obs = observe(RULES, state)[0, seat]
-    return table, np.asarray(obs), np.asarray(game.legal_actions(RULES, state)[0, seat])
+    obs, legal = (np.asarray(of(RULES, state))[0, seat] for of in (observe, game.legal_actions))
+    return table, obs, legal
 
 
 def counted(table: PythonGame) -> list[float]:
@@ -80,7 +80,8 @@ def test_sampled_risky_play_is_replaced() -> None:
     keys = jax.random.split(jax.random.key(0), many)
     plain, safe = (load_policy(f"bot:random{option}", RULES) for option in ("", "?safe=1,1"))
     drawn, held = (
-        np.asarray(policy.step(policy.init_carry(many), *rows, keys)[1]) for policy in (plain, safe)
+        np.asarray(game.ask(policy, policy.init_carry(many), *rows, keys)[1])
+        for policy in (plain, safe)
     )
     risky = np.zeros(RULES.num_actions, bool)
     risky[RULES.hand_size : 2 * RULES.hand_size] = True
@@ -109,7 +110,7 @@ def test_filtered_certain_play_becomes_uniform() -> None:
             found += 1
             safe = held > -1e9
             assert safe.sum() > 0 and not (safe & ~legal).any()
-            nats = -np.asarray(jax.nn.log_softmax(held))
+            nats = -log_softmax(held)
             np.testing.assert_allclose(nats[safe], np.log(safe.sum()), rtol=1e-5)
     assert seed < 100
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import softmax
 from support import compiled as game
 from support.games import LENIENT_3P
 from support.policies import network_policy
@@ -103,11 +104,11 @@ def positions() -> tuple[np.ndarray, np.ndarray]:
     """Observations after 6 moves of random games, [N, O], and legal actions, [N, A]."""
     rules, rng = LENIENT_3P, np.random.default_rng(1)
     decks = rng.permuted(np.tile(full_deck(rules), (6, 1)), axis=1)
-    state = game.deal(rules, jnp.asarray(decks, jnp.int32))
+    state = game.deal(rules, decks.astype(np.int32))
     for _ in range(6):
         legal = np.asarray(game.legal_for_mover(rules, state))
         moves = [rng.choice(np.flatnonzero(row)) for row in legal]
-        state, _, _ = game.step(rules, state, jnp.array(moves, jnp.int32))
+        state, _, _ = game.step(rules, state, np.array(moves, np.int32))
     seen = np.asarray(game.observe(rules, state))[np.arange(6), np.asarray(state.player)]
     return seen, np.asarray(game.legal_for_mover(rules, state))
 
@@ -131,20 +132,20 @@ def test_wrapped_stochastic_policy_samples_whole_distribution(
     others = {"partner_games", "search", "unstuck"}  # networks only, Overcooked only
     assert set(SETTINGS) == set(WRAPPER_OPTIONS) - others
     rules, many = LENIENT_3P, 3000
-    weights = 2 * jax.random.normal(jax.random.key(0), (rules.obs_size, rules.num_actions))
-    plain: Policy = Drawer(weights / 5, rules)
+    weights = np.random.default_rng(0).normal(size=(rules.obs_size, rules.num_actions))
+    plain: Policy = Drawer(np.float32(0.4 * weights), rules)
     policy = plain
     for option in chain:
         policy = WRAPPER_OPTIONS[option].wrap(policy, SETTINGS[option])
     obs, legal = positions
     rows = obs, legal, np.zeros(len(obs), bool)
     _, logits = game.ask(policy, policy.init_carry(len(obs)), *rows)
-    whole = np.asarray(jax.nn.softmax(logits), np.float64)
+    whole = softmax(np.asarray(logits, np.float64), axis=-1)
 
     rows = tuple(np.repeat(x, many, axis=0) for x in rows)
     keys = jax.random.split(jax.random.key(1), len(obs) * many)
     carry, logits = game.ask(policy, policy.init_carry(len(keys)), *rows, keys)
-    answers = np.asarray(jax.nn.softmax(logits), np.float64).reshape(len(obs), many, -1)
+    answers = softmax(np.asarray(logits, np.float64), axis=-1).reshape(len(obs), many, -1)
     error = np.sqrt(whole * (1 - whole) / many)
     assert np.all(np.abs(answers.mean(axis=1) - whole) <= 5 * error + 1e-5)
     assert answers.var(axis=1).max() > 0.01
@@ -160,8 +161,9 @@ def test_coupling_keeps_sample_if_distribution_unchanged() -> None:
     """A deterministic bot with a temperature and an inactive filter: the same distribution computed
     twice, whose rounding differences are ignored."""
     rng = np.random.default_rng(0)
-    legal = jnp.asarray(rng.random((500, 13)) < 0.8).at[:, 0].set(True)
-    best, risky = jnp.argmax(legal * rng.random((500, 13)), axis=1), jnp.zeros_like(legal)
+    legal = rng.random((500, 13)) < 0.8
+    legal[:, 0] = True
+    best, risky = np.argmax(legal * rng.random((500, 13)), axis=1), np.zeros_like(legal)
 
     @jax.jit
     def twice(legal: jax.Array, best: jax.Array, risky: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -170,18 +172,18 @@ def test_coupling_keeps_sample_if_distribution_unchanged() -> None:
         filtered = jnp.where(risky, -1e10, jnp.where(legal, jnp.maximum(tempered, -5e9), -1e10))
         return couple_samples(couple_samples(sure, sure, tempered), tempered, filtered), filtered
 
-    got, whole = (jax.nn.softmax(x) for x in twice(legal, best, risky))
+    got, whole = (softmax(np.asarray(x), axis=-1) for x in twice(legal, best, risky))
     np.testing.assert_allclose(got, whole, atol=1e-5)
 
 
 def test_stochastic_policies_are_declared() -> None:
     """Bots that read a key, and their wrappers."""
     rules = LENIENT_3P
-    obs, legal = jnp.zeros((1, rules.obs_size)), jnp.ones((1, rules.num_actions), bool)
+    obs, legal = np.zeros((1, rules.obs_size)), np.ones((1, rules.num_actions), bool)
 
     def reads(policy: Policy) -> bool:
         """True if a step fails with an invalid key."""
-        row = policy.init_carry(1), obs, legal, jnp.ones(1, bool)
+        row = policy.init_carry(1), obs, legal, np.ones(1, bool)
         try:
             jax.eval_shape(lambda *row: policy.step(*row, "no key"), *row)
         except (TypeError, ValueError):
@@ -200,18 +202,18 @@ def test_noise_mixes_uniform_legal_moves() -> None:
     rules = Rules()
     rng = np.random.default_rng(0)
     decks = np.stack([rng.permutation(full_deck(rules)) for _ in range(8)])
-    state = game.deal(rules, jnp.asarray(decks, jnp.int32))
-    obs, legal = game.observe(rules, state)[:, 0], game.legal_actions(rules, state)[:, 0]
+    state = game.deal(rules, decks.astype(np.int32))
+    obs, legal = (np.asarray(of(rules, state))[:, 0] for of in (game.observe, game.legal_actions))
 
     def probs(name: str) -> np.ndarray:
         policy = load_policy(name, rules)
-        _, logits = policy.step(policy.init_carry(8), obs, legal, np.ones(8, bool))
-        return np.asarray(jax.nn.softmax(logits), np.float64)
+        _, logits = game.ask(policy, policy.init_carry(8), obs, legal, np.ones(8, bool))
+        return softmax(np.asarray(logits, np.float64), axis=-1)
 
     plain, noisy = probs("bot:piers"), probs("bot:piers?noise=0.25")
-    at_random = np.asarray(legal) / np.asarray(legal).sum(axis=1, keepdims=True)
+    at_random = legal / legal.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(noisy, 0.75 * plain + 0.25 * at_random, atol=1e-6)
-    assert noisy[np.asarray(legal)].min() > 0.01 and noisy[~np.asarray(legal)].max() == 0.0
+    assert noisy[legal].min() > 0.01 and noisy[~legal].max() == 0.0
     np.testing.assert_array_equal(noisy.argmax(axis=1), plain.argmax(axis=1))
 
 
@@ -236,14 +238,14 @@ def test_gullible_plays_oldest_hinted_card() -> None:
     def answer(setting: str, moves: list[int]) -> int:
         """Seat 1's action after these moves, all of which it observed."""
         policy = load_policy(f"bot:internal{setting}", rules)
-        state = game.deal(rules, jnp.asarray([hands + rest], jnp.int32))
+        state = game.deal(rules, np.array([hands + rest], np.int32))
         carry = policy.init_carry(1)
         for turn, move in enumerate([*moves, None]):
-            obs, legal = game.observe(rules, state)[:, 1], game.legal_actions(rules, state)[:, 1]
-            carry, logits = policy.step(carry, obs, legal, jnp.array([turn == 0]))
+            rows = [np.asarray(of(rules, state))[:, 1] for of in (game.observe, game.legal_actions)]
+            carry, logits = game.ask(policy, carry, *rows, np.array([turn == 0]))
             if move is not None:
-                state, _, _ = game.step(rules, state, jnp.array([move], jnp.int32))
-        return int(np.argmax(logits[0]))
+                state, _, _ = game.step(rules, state, np.array([move], np.int32))
+        return int(np.argmax(logits))
 
     fives, ones = [rank + 4], [rank + 4, rank + 3, rank + 0]
     plain = [answer("", moves) for moves in ([discard], fives)]

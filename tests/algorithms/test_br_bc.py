@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import any_params
 from support.games import TINY
 from support.policies import network_policy
 from support.small_ppo import make_ppo
@@ -18,6 +19,7 @@ from hanabi_rl.algorithms.br_bc import ALGORITHM, BRBCConfig, mixed_lineups
 from hanabi_rl.algorithms.training_partners import annealing
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.learning import parallel
 from hanabi_rl.learning.encoding import observe_rows
 from hanabi_rl.learning.partner_population import PartnerPopulation
 from hanabi_rl.learning.ppo import PPO, Experience
@@ -142,11 +144,13 @@ def played(small: Any) -> Played:
         reward = rollout.transition.reward
         return following, rollout, ppo.returns(rollout, last, actors.carry, reward)
 
-    learner, actors = start(small.clone)
-    actors, first, _ = play(learner, actors, small.clone, jax.random.key(1))
-    _, second, experience = play(learner, actors, small.clone, jax.random.key(2))
+    clone = parallel.fetch(small.clone)
+    with any_params(ppo):
+        learner, actors = start(clone)
+    actors, first, _ = play(learner, actors, clone, jax.random.key(1))
+    _, second, experience = play(learner, actors, clone, jax.random.key(2))
     rollout = jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
-    return Played(ppo, learner.params, small.clone, rollout, experience, actors.index)
+    return Played(ppo, learner.params, clone, rollout, experience, actors.index)
 
 
 def test_lineup_is_constant_within_game(played: Played) -> None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from support.compiled import deal, learner_params, observe, step
+from support.compiled import any_params, deal, learner_params, observe, step
 from support.games import LENIENT_3P, TINY, TINY_3P, random_games
 from support.processes import state_on_four_devices
 from support.runs import read_lines, read_state
@@ -241,25 +241,30 @@ def test_first_minibatch_has_ratio_one_and_old_values(
     """Also in the middle of games, with the carries of both networks."""
     game = game_from_text(game) if isinstance(game, str) else game
     ppo = make_ppo(game, network, num_shuffle_blocks=1, **changes)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    with any_params(ppo):
+        learner, actors = jax.jit(ppo.init)(jax.random.key(0))
 
-    def first(learner: Any, actors: Any) -> Any:
-        key = jax.random.key(3)
-        for _ in range(2):
-            before = actors
-            actors, rollout, last = ppo.collector.collect(
-                learner.params, before, EMPTY_CONTEXT, key, 8
-            )
-        experience = ppo.returns(rollout, last, before.carry, rollout.transition.reward)
-        at = ppo.minibatches(key, actors.index, rollout)
+    key = jax.random.key(3)
+
+    @jax.jit
+    def play(params: Any, actors: Any) -> Any:
+        return ppo.collector.collect(params, actors, EMPTY_CONTEXT, key, 8)
+
+    before, _, _ = play(learner.params, actors)
+    _, rollout, last = play(learner.params, before)
+
+    def first(params: Any, carry: Any, index: Any, rollout: Any, last: Any) -> Any:
+        experience = ppo.returns(rollout, last, carry, rollout.transition.reward)
+        at = ppo.minibatches(key, index, rollout)
         # with targets equal to the collected values, the value loss is that of recomputed values
         experience = experience.replace(target=rollout.value)
-        _, metrics = ppo.gradient(learner.params, experience, *(x[0] for x in at))
-        return metrics["max_log_ratio"], metrics["value_loss"], rollout.reset[0].all()
+        _, metrics = ppo.gradient(params, experience, *(x[0] for x in at))
+        return metrics["max_log_ratio"], metrics["value_loss"]
 
-    each = jax.tree.map(lambda x: x[None], (learner, actors))
-    ratio, error, begins = jax.jit(jax.vmap(first, axis_name=parallel.AXIS))(*each)
-    assert float(ratio[0]) <= 1e-4 and float(error[0]) <= 1e-8 and not begins[0]
+    given = learner.params, before.carry, before.index, rollout, last
+    each = jax.tree.map(lambda x: np.asarray(x)[None], given)
+    ratio, error = jax.jit(jax.vmap(first, axis_name=parallel.AXIS))(*each)
+    assert ratio.item() <= 1e-4 and error.item() <= 1e-8 and not np.asarray(rollout.reset)[0].all()
 
 
 def test_only_a_central_critic_has_exact_values() -> None:

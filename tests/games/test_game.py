@@ -16,7 +16,7 @@ from hanabi_rl.games.jaxmarl import JaxMARLGame
 from hanabi_rl.games.overcooked import Overcooked
 
 ENV = Dice().make_env()
-STEP = jax.jit(ENV.step)
+STEP, RESET = jax.jit(ENV.step), jax.jit(ENV.reset, static_argnums=1)
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_check_env_rejects(env: Any, message: str) -> None:
 def play(starts: Any = None, steps: int = 40, num_envs: int = 64) -> tuple[Any, Any, Any]:
     """States before each step, and timesteps; NumPy leaves [T, N, ...]."""
     state, rng, seen, made = (
-        ENV.reset(jax.random.key(5), num_envs),
+        RESET(jax.random.key(5), num_envs),
         np.random.default_rng(1),
         [],
         [],
     )
     for _ in range(steps):
         seen.append(state)
-        action = jnp.asarray(rng.integers(0, 4, (num_envs, 3)), jnp.int32)
+        action = rng.integers(0, 4, (num_envs, 3), np.int32)
         state, timestep = STEP(state, action, starts)
         made.append(timestep)
     return state, *(jax.tree.map(lambda *xs: np.stack(xs), *x) for x in (seen, made))
@@ -134,12 +134,9 @@ def test_auto_reset_starts_different_games() -> None:
 
 
 def recorded(values: list[int]) -> DiceState:
-    number = jnp.asarray(values, jnp.uint32)
-    return DiceState(
-        jnp.full((len(values), 3), 100) + number[:, None].astype(jnp.int32),
-        jnp.full(len(values), 4),
-        number,
-    )
+    number = np.asarray(values, np.uint32)
+    dice = np.full((len(values), 3), 100, np.int32) + number[:, None].astype(np.int32)
+    return DiceState(dice, np.full(len(values), 4, np.int32), number)
 
 
 def test_new_games_start_in_the_current_starts() -> None:
@@ -170,6 +167,6 @@ def test_games_are_equal_by_their_parameters() -> None:
 
 def test_a_fresh_state_can_be_donated() -> None:
     env_state, action = ENV.reset(jax.random.key(0), 4), jnp.zeros((4, 3), jnp.int32)
-    expected = ENV.step(env_state, action)
+    expected = STEP(env_state, action)
     donated = jax.jit(ENV.step, donate_argnums=0)(ENV.reset(jax.random.key(0), 4), action)
     jax.tree.map(np.testing.assert_array_equal, expected, donated)

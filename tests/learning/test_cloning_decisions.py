@@ -150,10 +150,10 @@ def test_learning_rate_follows_cosine() -> None:
 
 def test_long_gradients_are_clipped() -> None:
     """Adam's first moment is a tenth of the clipped gradient."""
-    optimizer, params = BC(CONFIG, RULES, 10).optimizer(), {"w": jnp.zeros(2)}
+    optimizer, params = BC(CONFIG, RULES, 10).optimizer(), {"w": np.zeros(2, np.float32)}
     for gradient in ([30.0, 40.0], [0.3, 0.4]):
         state = optimizer.init(params)
-        _, after = jax.jit(optimizer.update)({"w": jnp.array(gradient)}, state, params)
+        _, after = jax.jit(optimizer.update)({"w": np.array(gradient, np.float32)}, state, params)
         (moment,) = (leaf for leaf in jax.tree.leaves(optax.tree.get(after, "mu")))
         shorter = min(1.0, 1.0 / float(np.hypot(*gradient)))
         np.testing.assert_allclose(moment, 0.1 * shorter * np.array(gradient), rtol=1e-5)
@@ -162,8 +162,8 @@ def test_long_gradients_are_clipped() -> None:
 logits = jax.jit(DecisionDataset.logits)
 
 
-def group_of(examples: DecisionDataset, size: int) -> Any:
-    batch = BatchLoader(len(examples), size, seed=0).next_batch()
+@jax.jit
+def group_of(examples: DecisionDataset, batch: Any) -> Any:
     return jax.tree.map(lambda x: x[0], examples.microbatches(batch))
 
 
@@ -173,7 +173,8 @@ def test_dropout_is_independent_per_row() -> None:
     network = dataclasses.replace(NETWORK, dropout=0.5)
     examples = decision_dataset(taught(), network)
     one = jax.tree.map(lambda x: np.asarray(x)[:1], examples)
-    group = group_of(jax.tree.map(lambda x: np.repeat(x, 8, axis=0), one), 8)
+    batch = BatchLoader(8, 8, seed=0).next_batch()
+    group = group_of(jax.tree.map(lambda x: np.repeat(x, 8, axis=0), one), batch)
     params, key = init_params(RULES, network, jax.random.key(1)), jax.random.key(2)
     answers = np.asarray(logits(one, params, group, key))
     legal = one.legal[0]
@@ -192,7 +193,7 @@ def test_loss_ignores_padding_rows() -> None:
     update = jax.jit(jax.vmap(learner.update, in_axes=(None, None, 0), axis_name=parallel.AXIS))
     for batch, counted in zip(loader.rest_of_epoch(), (4, 1), strict=True):
         _, metrics = update(state, examples, jax.tree.map(lambda x: x[None], batch))
-        group = jax.tree.map(lambda x: x[0], examples.microbatches(batch))
+        group = group_of(examples, batch)
         answers = np.asarray(logits(examples, state.params, group, jax.random.key(0)), np.float64)
         action = np.asarray(examples.action)[batch.index]
         nats = np.log(np.exp(answers).sum(-1)) - answers[np.arange(4), action]

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.overcooked import recorded_games
@@ -14,7 +13,7 @@ from hanabi_rl.games.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import save_recorded_games
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BC, BCTrainConfig
-from hanabi_rl.learning.cloning_records import record_dataset
+from hanabi_rl.learning.cloning_records import RecordDataset, record_dataset
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.nn.networks import NetworkConfig
@@ -34,14 +33,15 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> GameRecords:
 def decisions(records: GameRecords) -> list[tuple[np.ndarray, int]]:
     """Observation and action of each decision, played one game at a time."""
     found = []
-    keys, rules = jnp.zeros((1, 2), jnp.uint32), records.replay_rules
+    keys, rules = np.zeros((1, 2), np.uint32), records.replay_rules
+    observe, step = jax.jit(rules.observe), jax.jit(rules.step)
     games = []
     for g, length in enumerate(records.lengths):
-        state = jax.tree.map(lambda leaf, g=g: jnp.asarray(leaf[g : g + 1]), records.starts)
+        state = jax.tree.map(lambda leaf, g=g: leaf[g : g + 1], records.starts)
         played = []
         for action in records.actions[g, :length]:
-            played.append((np.asarray(rules.observe(state)[0]), action))
-            state, _ = rules.step(state, jnp.asarray(action[None], jnp.int32), keys)
+            played.append((np.asarray(observe(state))[0], action))
+            state, _ = step(state, np.int32(action[None]), keys)
         games.append(played)
     for t in range(max(records.lengths)):
         for played in games:
@@ -61,7 +61,8 @@ def batch_of(index: list[int], size: int) -> Batch:
 def test_examples_are_all_decisions(records: GameRecords) -> None:
     dataset, expected = record_dataset(records, NETWORK, "float32"), decisions(records)
     assert len(dataset) == len(expected) == 2 * (6 + 9 + 4)
-    group = dataset.microbatches(batch_of(list(range(38)), 40))
+    group = jax.jit(RecordDataset.microbatches)(dataset, batch_of(list(range(38)), 40))
+    group = jax.device_get(group)
     assert group.inputs.shape == (1, 40, *RULES.obs_shape)
     np.testing.assert_array_equal(group.inputs[0, :38], [obs for obs, _ in expected])
     np.testing.assert_array_equal(group.action[0, :38], [action for _, action in expected])
@@ -78,12 +79,12 @@ def test_update_is_the_gradient_of_the_cross_entropy(records: GameRecords) -> No
     state = jax.jit(bc.init)(jax.random.key(1))
     index = [3, 30, 17, 22, 9]
     chosen = [expected[i] for i in index]
-    out: Any = NETWORK.actor(6).apply(
+    out: Any = jax.jit(NETWORK.actor(6).apply)(
         {"params": state.params},
         NETWORK.initial_carry(5),
-        jnp.asarray(np.array([obs for obs, _ in chosen]))[None],
-        jnp.ones((1, 5, 6), bool),
-        jnp.ones((1, 5), bool),
+        np.array([obs for obs, _ in chosen])[None],
+        np.ones((1, 5, 6), bool),
+        np.ones((1, 5), bool),
     )
     logits = np.asarray(out[1][0], np.float64)
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import any_params
 from support.processes import run_python
 from support.tiny_games import Dice, Signals
 
@@ -74,7 +75,8 @@ def collect(ppo: PPO, context: Any = EMPTY_CONTEXT, scale: float = 3.0) -> Any:
         reward = ppo.reward(rollout, jnp.float32(N * T))
         return learner, actors, following, ppo.returns(rollout, last, actors.carry, reward), last
 
-    return jax.device_get(run(jax.random.key(3), context))
+    with any_params(ppo):
+        return jax.device_get(run(jax.random.key(3), context))
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +92,15 @@ def test_minibatch_is_of_its_timestep_environment_and_seat(dice: Any) -> None:
     ppo, (_, _, _, experience, _) = dice
     rollout, view, rng = experience.rollout, ppo.view, np.random.default_rng(0)
     env, item = rng.integers(0, N, 40), rng.integers(0, T * P, 40)
-    at = view.minibatch_index(jnp.asarray(env), jnp.asarray(item))
-    state = jax.tree.map(lambda x: x[tuple(np.asarray(i) for i in at[:2])], rollout.state)
-    inputs, legal = view.minibatch_inputs(None, state, None, at)
-    decides = view.decides(state, view.seat_at(at, state))
+
+    @jax.jit
+    def read(env: Any, item: Any) -> Any:
+        at = view.minibatch_index(env, item)
+        state = jax.tree.map(lambda x: jnp.asarray(x)[at[:2]], rollout.state)
+        inputs, legal = view.minibatch_inputs(None, state, None, at)
+        return at, inputs, legal, view.decides(state, view.seat_at(at, state))
+
+    at, inputs, legal, decides = jax.device_get(read(env, item))
     games = rollout.state
     for b, (e, i) in enumerate(zip(env, item, strict=True)):
         t, seat = divmod(int(i), P)
@@ -109,14 +116,14 @@ def test_rollout_plays_what_it_records(dice: Any) -> None:
     """The game, played again with the recorded actions; the state lacks what it does not store."""
     _, (_, actors, following, experience, _) = dice
     rollout, env_state, env = experience.rollout, actors.env, Dice().make_env()
-    step = jax.jit(env.step)
+    step, legal_actions = jax.jit(env.step), jax.jit(env.legal_actions)
     assert rollout.state.luck is None
     for t in range(T):
         np.testing.assert_array_equal(rollout.state.values[t], env_state.game.values)
         assert np.take_along_axis(
-            np.asarray(env.legal_actions(env_state)), rollout.action[t][..., None], -1
+            np.asarray(legal_actions(env_state)), rollout.action[t][..., None], -1
         ).all()
-        env_state, timestep = step(env_state, jnp.asarray(rollout.action[t]))
+        env_state, timestep = step(env_state, rollout.action[t])
         jax.tree.map(
             np.testing.assert_array_equal,
             timestep,
@@ -158,7 +165,7 @@ def test_shaping_reward_is_logged_per_game(dice: Any) -> None:
 
 
 def swap(x: Any) -> Any:
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), x)
+    return jax.tree.map(lambda x: x.swapaxes(0, 1), x)
 
 
 def test_seats_sample_independently() -> None:
@@ -172,7 +179,8 @@ def test_seats_sample_independently() -> None:
 @pytest.mark.parametrize("network", [FEED_FORWARD, GRU], ids=lambda network: network.kind)
 def test_update_starts_with_ratio_one(network: Any) -> None:
     ppo = make_ppo(network=network)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    with any_params(ppo):
+        learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     learner = learner.replace(params=jax.tree.map(lambda x: 3 * x, learner.params))
     learner, actors, update = (
         parallel.replicate(learner),
@@ -204,11 +212,17 @@ def one_seat(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
     return EpisodeSetup(is_learner=jnp.arange(P) == jax.random.randint(key, (), 0, P))
 
 
-@pytest.mark.parametrize("fraction", [1.0, 1 / 3])
-def test_seats_of_partners_carry_no_weight(fraction: float) -> None:
-    ppo = make_ppo(sample_episode=one_seat, learner_fraction=fraction)
+@pytest.fixture(scope="module")
+def with_partners() -> Any:
+    """`collect` with one seat of the learner per game."""
     context = TrainContext(partners=Always(jnp.int32(2), Dice()))
-    learner, actors, _, experience, _ = collect(ppo, context)
+    return collect(make_ppo(sample_episode=one_seat), context)
+
+
+@pytest.mark.parametrize("fraction", [1.0, 1 / 3])
+def test_seats_of_partners_carry_no_weight(fraction: float, with_partners: Any) -> None:
+    ppo = make_ppo(sample_episode=one_seat, learner_fraction=fraction)
+    learner, actors, _, experience, _ = with_partners
     rollout = experience.rollout
     own = rollout.episode.is_learner
     assert (own.sum(-1) == 1).all() and own.any(axis=(0, 1)).all()
@@ -241,20 +255,19 @@ def test_seats_of_partners_carry_no_weight(fraction: float) -> None:
     assert (first[0] != first[1]).any()
 
 
-def test_partners_decisions_are_left_out() -> None:
+def test_partners_decisions_are_left_out(with_partners: Any) -> None:
     ppo = make_ppo(sample_episode=one_seat, learner_fraction=1 / 3)
-    context = TrainContext(partners=Always(jnp.int32(2), Dice()))
-    _, actors, _, experience, _ = collect(ppo, context)
-    env, item = ppo.minibatches(
-        jax.random.key(0), jnp.asarray(actors.index), jax.tree.map(jnp.asarray, experience.rollout)
+    _, actors, _, experience, _ = with_partners
+    env, item = jax.device_get(
+        jax.jit(ppo.minibatches)(jax.random.key(0), actors.index, experience.rollout)
     )
-    t, seat = np.divmod(np.asarray(item), P)
+    t, seat = np.divmod(item, P)
     assert t.size >= 2 * N * T * 0.9 and experience.rollout.episode.is_learner[t, env, seat].all()
 
 
 def test_games_start_in_the_contexts_starts() -> None:
     ppo = make_ppo()
-    state = Dice().start(jnp.zeros((2, 2), jnp.uint32))
+    state = jax.jit(Dice().start)(np.zeros((2, 2), np.uint32))
     start = state.replace(values=state.values + 5, time=state.time + 3)
     _, _, _, experience, _ = collect(
         ppo, TrainContext(start_states=StartStates(start, jnp.float32(1)))

@@ -58,7 +58,7 @@ def test_seat_advantages_use_bootstrap_gamma_lambda() -> None:
         found = ppo.returns(rollout, last, None, rollout.transition.reward)
         return found.advantage, found.target
 
-    got_advantage, target = returns(jnp.asarray(last, jnp.float32))
+    got_advantage, target = returns(np.asarray(last, np.float32))
     expected, advantage = np.zeros_like(value), np.zeros((envs, players))
     following = np.concatenate([value[1:], last[None]])
     for t in reversed(range(steps)):
@@ -78,7 +78,7 @@ def test_optimizer_is_clipped_adam() -> None:
     state, update = optimizer.init({"w": np.zeros(2, np.float32)}), jax.jit(optimizer.update)
     m, v = np.zeros(2), np.zeros(2)
     for t, gradient in enumerate(gradients, 1):
-        change, state = update({"w": jnp.asarray(gradient, jnp.float32)}, state, None)
+        change, state = update({"w": np.asarray(gradient, np.float32)}, state, None)
         clipped = gradient * min(1.0, 0.5 / np.linalg.norm(gradient))
         m, v = 0.9 * m + 0.1 * clipped, 0.999 * v + 0.001 * clipped**2
         step = -0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-5)
@@ -137,8 +137,8 @@ def test_updates_have_separate_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sampled_evaluation_resamples_every_turn() -> None:
     keys = jax.random.split(jax.random.key(0), 400)
-    logits = jnp.zeros((400, 10))
-    turns = [np.asarray(_sample(logits, keys, jnp.full(400, t))) for t in range(3)]
+    logits, sample = np.zeros((400, 10), np.float32), jax.jit(_sample)
+    turns = [np.asarray(sample(logits, keys, np.full(400, t))) for t in range(3)]
     for one, two in ((0, 1), (1, 2), (0, 2)):
         assert (turns[one] == turns[two]).mean() == pytest.approx(0.1, abs=0.06)
 
@@ -300,7 +300,7 @@ def test_reported_kl_is_from_reference(
     games: Games = random_games(TINY_3P, 6, 1)
     rng = np.random.default_rng(0)
     reference, policy = (
-        Fixed(jnp.asarray(rng.normal(size=TINY_3P.num_actions), jnp.float32)) for _ in range(2)
+        Fixed(np.asarray(rng.normal(size=TINY_3P.num_actions), np.float32)) for _ in range(2)
     )
     lineups: list[tuple[Any, bool]] = []
 
@@ -311,7 +311,7 @@ def test_reported_kl_is_from_reference(
     monkeypatch.setattr(prediction, "play_games", play)
     got = prediction.kl_between(reference, policy, 6)
     assert lineups == [((policy,) * 3, True)]
-    played = replay(TINY_3P, jnp.asarray(games.decks), jnp.asarray(games.actions))
+    played = jax.jit(replay, static_argnums=0)(TINY_3P, games.decks, games.actions)
     legal, decision = np.asarray(played.legal), np.asarray(played.decision)
     expected = np.zeros(6)
     for t, game, seat in np.argwhere(decision):
@@ -327,16 +327,16 @@ def test_reported_kl_is_from_reference(
 def test_extreme_ratio_gives_finite_loss() -> None:
     """A row of weight 0 with an action that is e^200 times likelier for the learner than when
     taken."""
-    logits = jnp.array([[0.0, 200.0], [0.0, 0.1]])
+    logits = np.array([[0.0, 200.0], [0.0, 0.1]], np.float32)
     nothing = np.zeros(2, np.float32)
     batch = losses.PPOBatch(
-        action=jnp.array([1, 0]),
-        log_prob=jnp.array([-200.0, -0.7]),
+        action=np.array([1, 0]),
+        log_prob=np.array([-200.0, -0.7], np.float32),
         value=nothing,
-        advantage=jnp.array([-1.0, 1.0]),
+        advantage=np.array([-1.0, 1.0], np.float32),
         target=nothing,
-        actor_weight=jnp.array([0.0, 1.0]),
-        value_weight=jnp.array([0.0, 1.0]),
+        actor_weight=np.array([0.0, 1.0], np.float32),
+        value_weight=np.array([0.0, 1.0], np.float32),
     )
 
     def loss(logits: jax.Array) -> Any:

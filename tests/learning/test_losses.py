@@ -112,13 +112,13 @@ def make_batch(
     log_ratio = np.where(rows["idle"], 0.0, rng.normal(scale=0.4, size=ROWS))
     value = rng.normal(size=ROWS)
     batch = PPOBatch(
-        action=jnp.asarray(rows["action"], jnp.int32),
-        log_prob=jnp.asarray(log_prob - log_ratio, jnp.float32),
-        value=jnp.asarray(value + rng.normal(scale=0.3, size=ROWS), jnp.float32),
-        advantage=jnp.asarray(rng.normal(size=ROWS), jnp.float32),
-        target=jnp.asarray(rng.normal(size=ROWS), jnp.float32),
-        actor_weight=jnp.asarray(actor_weight, jnp.float32),
-        value_weight=jnp.full(ROWS, 1 / ROWS),
+        action=np.asarray(rows["action"], np.int32),
+        log_prob=np.asarray(log_prob - log_ratio, np.float32),
+        value=np.asarray(value + rng.normal(scale=0.3, size=ROWS), np.float32),
+        advantage=np.asarray(rng.normal(size=ROWS), np.float32),
+        target=np.asarray(rng.normal(size=ROWS), np.float32),
+        actor_weight=np.asarray(actor_weight, np.float32),
+        value_weight=np.full(ROWS, 1 / ROWS, np.float32),
     )
     return batch, log_ratio, value
 
@@ -173,7 +173,7 @@ def test_coefficients_change_with_progress(
     inputs = rows["logits"], value.astype(np.float32)
     ends = {"final_clip_eps": 0.4, "final_entropy_coef": 0.0}
     config = PPOConfig(clip_eps=0.2, entropy_coef=0.03, coef_schedule=shape, **ends)  # type: ignore[arg-type]
-    loss, terms = loss_of(*inputs, batch.replace(progress=jnp.float32(progress)), config)
+    loss, terms = loss_of(*inputs, batch.replace(progress=np.float32(progress)), config)
     by_hand = PPOConfig(clip_eps=clip_eps, entropy_coef=entropy_coef)
     expected, same = loss_of(*inputs, batch, by_hand)
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
@@ -196,10 +196,10 @@ def test_idle_turns_contribute_zero() -> None:
 
     def actor_terms(logits: jax.Array) -> tuple[jax.Array, Any]:
         config = PPOConfig(value_coef=0.0, entropy_coef=1.0)
-        loss, terms = ppo_loss(logits, jnp.asarray(value, jnp.float32), batch, config)
+        loss, terms = ppo_loss(logits, np.asarray(value, np.float32), batch, config)
         return loss + jnp.sum(kl_to_reference(rows["reference"], logits)), terms
 
-    gradient, _ = jax.jit(jax.grad(actor_terms, has_aux=True))(jnp.asarray(rows["logits"]))
+    gradient, _ = jax.jit(jax.grad(actor_terms, has_aux=True))(np.asarray(rows["logits"]))
     gradient = np.asarray(gradient)
     np.testing.assert_array_equal(gradient[idle], 0)
     assert (np.abs(gradient[~idle]).max(axis=1) > 0).all() and np.isfinite(gradient).all()
@@ -209,7 +209,7 @@ def test_idle_turns_contribute_zero() -> None:
     )
     only_idle = batch.replace(actor_weight=np.where(idle, 1.0, 0.0).astype(np.float32))
     config = PPOConfig(entropy_coef=1.0)
-    _, terms = loss_of(jnp.asarray(rows["logits"]), batch.value, only_idle, config)
+    _, terms = loss_of(np.asarray(rows["logits"]), batch.value, only_idle, config)
     assert (
         float(terms["entropy"]) == float(terms["approx_kl"]) == float(terms["clip_fraction"]) == 0.0
     )

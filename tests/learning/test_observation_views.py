@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.compiled import current_player, legal_actions, observe
+from scipy.special import log_softmax
+from support.compiled import any_params, current_player, legal_actions, observe, permute_state
 from support.games import TINY_3P
 
 from hanabi_rl.agents.loading import load_policy
-from hanabi_rl.games.hanabi.symmetry import permute_state
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.encoding import own_hand_one_hot
@@ -59,9 +59,7 @@ class OfAnotherClass(Linear):
 
 def linear(seed: int) -> Linear:
     rng = np.random.default_rng(seed)
-    return Linear(
-        jnp.asarray(3 * rng.normal(size=(RULES.obs_size, RULES.num_actions)), jnp.float32)
-    )
+    return Linear(np.float32(3 * rng.normal(size=(RULES.obs_size, RULES.num_actions))))
 
 
 def first_seat_learns(key: jax.Array, timesteps: jax.Array) -> EpisodeSetup:
@@ -94,7 +92,8 @@ def play(make_view: Any = None) -> Played:
         return ppo.collector.collect(learner.params, actors, context, jax.random.key(1), 30)
 
     stacked = stack_policies(partners)
-    learner, actors = start(stacked)
+    with any_params(ppo):
+        learner, actors = start(stacked)
     _, rollout, last_value = go(learner, actors, stacked)
     return Played(
         ppo, learner, actors, jax.tree.map(np.asarray, rollout), np.asarray(last_value), partners
@@ -136,7 +135,7 @@ def test_environments_have_separate_partners(played: Played) -> None:
         logits = np.where(
             of_current_player(legal, rollout), logits + np.sin(turns)[..., None], -1e10
         )
-        log_prob = np.asarray(jax.nn.log_softmax(logits))
+        log_prob = log_softmax(logits, axis=-1)
         taken = np.take_along_axis(log_prob, action[..., None], -1)[..., 0]
         nll[i] = -np.where(learners, 0, taken).sum(0)
         if i == 0:
@@ -184,7 +183,7 @@ def test_current_player_row_is_its_observation(current_player_view: Played) -> N
         current_player_view.learner.params, (), *inputs
     )
     np.testing.assert_allclose(rollout.value[:, :, 0], value, rtol=1e-4, atol=1e-4)
-    taken = np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), action[..., None], -1)
+    taken = np.take_along_axis(log_softmax(logits, axis=-1), action[..., None], -1)
     np.testing.assert_allclose(rollout.log_prob, taken, rtol=1e-4, atol=1e-3)
 
 
@@ -224,7 +223,7 @@ def test_returns_connect_learner_turns(current_player_view: Played) -> None:
 
 def test_timesteps_are_in_one_minibatch() -> None:
     ppo = PPO(CONFIG, NETWORK, make_view=CurrentPlayerView)
-    env, time = jax.jit(ppo.minibatches)(jax.random.key(3), jnp.arange(12))
+    env, time = jax.jit(ppo.minibatches)(jax.random.key(3), np.arange(12))
     assert env.shape == (4, 12 * 11 // 2)
     for epoch in (slice(0, 2), slice(2, 4)):
         moments = sorted(zip(np.ravel(env[epoch]), np.ravel(time[epoch]), strict=True))
@@ -311,16 +310,14 @@ def test_view_with_memory_trains_own_network() -> None:
 
 def test_privileged_hand_uses_permuted_colours() -> None:
     """As in the game with permuted colours."""
-    game = PPO(CONFIG, NETWORK).env.reset(jax.random.key(0), 6).game
-    seat = current_player(game)[:, None]
-    colors = jax.vmap(lambda key: jax.random.permutation(key, RULES.num_colors))(
-        jax.random.split(jax.random.key(1), 6)
-    ).astype(np.uint8)
-    named = own_hand_one_hot(RULES, game, seat, colors[:, None])
-    np.testing.assert_array_equal(
-        named, own_hand_one_hot(RULES, permute_state(RULES, game, colors), seat)
-    )
-    assert (np.asarray(named) != np.asarray(own_hand_one_hot(RULES, game, seat))).any()
+    game = jax.jit(PPO(CONFIG, NETWORK).env.reset, static_argnums=1)(jax.random.key(0), 6).game
+    seat = np.asarray(current_player(game))[:, None]
+    rng = np.random.default_rng(1)
+    colors = rng.permuted(np.tile(np.arange(RULES.num_colors, dtype=np.uint8), (6, 1)), axis=1)
+    hands = jax.jit(own_hand_one_hot, static_argnums=0)
+    named = hands(RULES, game, seat, colors[:, None])
+    np.testing.assert_array_equal(named, hands(RULES, permute_state(RULES, game, colors), seat))
+    assert (np.asarray(named) != np.asarray(hands(RULES, game, seat))).any()
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import any_params
 from support.games import TINY
 from support.hands import cards_of, every_hand, tilted, unseen_cards
 
@@ -72,7 +73,8 @@ def beliefs(ppo: OffBeliefPPO) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def played() -> Played:
     ppo = OffBeliefPPO(CONFIG, NETWORK, num_hands=2)
-    learner, before = jax.jit(ppo.init)(jax.random.key(0))
+    with any_params(ppo):
+        learner, before = jax.jit(ppo.init)(jax.random.key(0))
     params = jax.tree.map(
         lambda x: 1.5 * np.asarray(x), learner.params
     )  # different choices and values

@@ -2,6 +2,7 @@
 game's log of events."""
 
 import dataclasses
+import functools
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,10 +69,10 @@ def recorded() -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         after, outcome = RING.step(state, action, keys)
         return after, (state, outcome)
 
-    keys = jnp.zeros((4, 2), jnp.uint32)
-    _, (states, outcomes) = jax.lax.scan(step, RING.start(keys), jnp.asarray(actions))
+    keys = np.zeros((4, 2), np.uint32)
+    _, (states, outcomes) = jax.jit(lambda: jax.lax.scan(step, RING.start(keys), actions))()
     assert points.sum() > 0 and (shaped.sum(axis=(0, 1)) > 0).all()
-    rollout: Any = SimpleNamespace(state=states, transition=outcomes, actions=jnp.asarray(actions))
+    rollout: Any = SimpleNamespace(state=states, transition=outcomes, actions=actions)
     return rollout, points, shaped, worth
 
 
@@ -82,15 +83,21 @@ def test_biased_reward_is_that_of_own_seat(recorded: Any, seats: str | None) -> 
     learns = np.ones(worth.shape, bool)
     if seats:
         learns = np.random.default_rng(0).random(worth.shape) < 0.5
-    rollout.episode = SimpleNamespace(is_learner=jnp.asarray(learns) if seats else None)
-    weights = jnp.array([PREFERRED.get(event, 0.0) for event in EVENTS], jnp.float32)
-    preference = BiasedReward(weights, jnp.float32(0.1), RING)
+    rollout.episode = SimpleNamespace(is_learner=learns if seats else None)
+    weights = np.array([PREFERRED.get(event, 0.0) for event in EVENTS], np.float32)
+    late = np.float32(0.75)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def rewards(shaping: GameShaping, weights: jax.Array) -> Any:
+        preference = BiasedReward(weights, jnp.float32(0.1), RING)
+        biased = shaping.reward(rollout, rollout.actions, late, preference)
+        return biased, shaping.reward(rollout, rollout.actions, late)
+
     for weight in (0.0, 0.5):
-        shaping, late = GameShaping(shaping_weight=weight), jnp.float32(0.75)
-        found = shaping.reward(rollout, rollout.actions, late, preference)
+        found, plain = rewards(GameShaping(shaping_weight=weight), weights)
         expected = 0.1 * points[..., None] + weight * shaped + np.where(learns, worth, 0.0)
         np.testing.assert_allclose(found, expected, atol=1e-5)
-        plain = shaping.reward(rollout, rollout.actions, late)  # the response's: three quarters off
+        # the response's: three quarters off
         expected = points[..., None] + weight * 0.25 * shaped if weight else points
         np.testing.assert_allclose(plain, expected, atol=1e-5)
 

@@ -33,27 +33,27 @@ from hanabi_rl.learning.rollout import TrainContext
     ],
 )
 def test_priority_rule_matches_specification(beta, expected):
-    found = ranked(jnp.array([4.0, 2.0, 2.0, 8.0]), beta)
+    found = ranked(np.array([4.0, 2.0, 2.0, 8.0]), beta)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_untried_partner_ranks_first():
-    found = ranked(jnp.array([4.0, jnp.nan, 0.0]), 1.0)
+    found = ranked(np.array([4.0, np.nan, 0.0]), 1.0)
     np.testing.assert_allclose(found, np.array([1, 3, 2]) / 6, atol=1e-6)
 
 
 def test_running_means_are_per_partner():
     """Groups 0 and 2: partner 2, 3 games with 12 points; group 1: partner 0, no game."""
-    before = jnp.array([5.0, 6.0, jnp.nan, 1.0])
-    members, scores = jnp.array([2, 0, 2, 3]), jnp.array([8.0, 0.0, 4.0, 10.0])
-    found = jax.jit(moving_averages)(before, members, scores, jnp.array([2.0, 0.0, 1.0, 5.0]))
+    before = np.array([5.0, 6.0, np.nan, 1.0])
+    members, scores = np.array([2, 0, 2, 3]), np.array([8.0, 0.0, 4.0, 10.0])
+    found = jax.jit(moving_averages)(before, members, scores, np.array([2.0, 0.0, 1.0, 5.0]))
     np.testing.assert_allclose(found, [5.0, 6.0, 4.0, 0.95 * 1.0 + 0.05 * 2.0], rtol=1e-6)
 
 
 def test_game_counts_for_seated_partner():
     """Two env groups; of five games that end, one was the learner's alone."""
-    done = jnp.array([[True, True, False, True], [True, False, False, True]])
-    score = jnp.array([[3.0, 4.0, 9.0, 5.0], [7.0, 9.0, 9.0, 6.0]])
+    done = np.array([[True, True, False, True], [True, False, False, True]])
+    score = np.array([[3.0, 4.0, 9.0, 5.0], [7.0, 9.0, 9.0, 6.0]])
     learns = np.ones((2, 4, 2), bool)
     learns[:, :, 1], learns[1, 0] = False, True
     rollout: Any = SimpleNamespace(
@@ -71,13 +71,13 @@ def test_game_counts_for_seated_partner():
 
 def test_missing_return_uses_lowest_or_mean():
     """The mean of 9 and 1 is 5: rank 2 of 9, 5, 1."""
-    returns = jnp.array([9.0, jnp.nan, 1.0])
+    returns = np.array([9.0, np.nan, 1.0])
     np.testing.assert_allclose(ranked(returns, 1.0, "lowest"), np.array([1, 3, 2]) / 6, rtol=1e-6)
     np.testing.assert_allclose(ranked(returns, 1.0, "mean"), np.array([1, 2, 3]) / 6, rtol=1e-6)
-    two = jnp.array([jnp.nan, 4.0, jnp.nan])
+    two = np.array([np.nan, 4.0, np.nan])
     np.testing.assert_allclose(ranked(two, 1.0, "mean"), np.full(3, 1 / 3), rtol=1e-6)
     for unseen in ("lowest", "mean"):  # no returns at the start
-        none = ranked(jnp.full(3, jnp.nan), 1.0, unseen)
+        none = ranked(np.full(3, np.nan), 1.0, unseen)
         np.testing.assert_allclose(none, np.full(3, 1 / 3), rtol=1e-6)
 
 

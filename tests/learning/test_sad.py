@@ -20,7 +20,7 @@ def test_input_is_the_greedy_action_minus_the_taken_one() -> None:
     fields = {"num_envs": 8, "batch_size": 8, "burn_in": 0, "epsilon_power": 0.0}
     learner = make_learner(TINY, LSTM, cls=SADLearner, **fields)
     played = play_two(learner)
-    params, sequence = played.state.params, jax.device_get(as_sequences(played.sampled))
+    params, sequence = played.state.params, as_sequences(played.sampled)
     actions, steps = np.eye(TINY.num_actions), len(sequence.reset)
 
     @jax.jit

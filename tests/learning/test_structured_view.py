@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.compiled import init_params, legal_actions, observe
+from support.compiled import any_params, init_params, legal_actions, observe
 
 from hanabi_rl.agents.noisy import EpsilonNoise
 from hanabi_rl.agents.policy import NetworkPolicy
@@ -59,9 +59,10 @@ def clone() -> NetworkPolicy:
 def played(clone: NetworkPolicy) -> tuple[PPO, Any, Any, Rollout]:
     """A rollout of the clone's own network with the clone as the reference."""
     ppo = PPO(CONFIG, NETWORK, objective=hdr_objective(0.5))
-    learner, actors = jax.jit(ppo.init)(
-        jax.random.key(0), TrainContext(reference=clone), clone.params
-    )
+    with any_params(ppo):
+        learner, actors = jax.jit(ppo.init)(
+            jax.random.key(0), TrainContext(reference=clone), clone.params
+        )
 
     def play(learner: Any, actors: Any, clone: NetworkPolicy) -> Any:
         context = TrainContext(reference=clone)

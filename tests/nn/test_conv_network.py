@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import init_params
 
-from hanabi_rl.agents.policy import NetworkPolicy, init_params
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_file import read_file, write_file
 from hanabi_rl.games.overcooked import Overcooked
 from hanabi_rl.learning.config import PPOConfig
@@ -32,12 +33,12 @@ def test_dense_layer_on_neighbourhoods_is_convolution() -> None:
         numbers = ("NHWC", "HWIO", "NHWC")
         return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=numbers)
 
-    def gradients(function: Any) -> Any:
-        return jax.grad(lambda *args: jnp.sin(function(*args)).sum(), argnums=(0, 1))(x, kernel)
+    def with_gradients(function: Any) -> Any:
+        gradient = jax.grad(lambda *args: jnp.sin(function(*args)).sum(), argnums=(0, 1))
+        return jax.jit(lambda *args: (function(*args), gradient(*args)))(x, kernel)
 
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
-    close(ours(x, kernel), xla(x, kernel))
-    jax.tree.map(close, gradients(ours), gradients(xla))
+    jax.tree.map(close, with_gradients(ours), with_gradients(xla))
 
 
 def test_logits_equal_layers_by_hand() -> None:
@@ -47,8 +48,10 @@ def test_logits_equal_layers_by_hand() -> None:
     params = jax.tree.map(lambda x: x + 0.1 * rng.normal(size=x.shape).astype(np.float32), params)
     obs = rng.integers(0, 3, (1, 2, *GAME.obs_shape)).astype(np.uint8)
     legal = np.array([[[True] * 6, [True] * 5 + [False]]])
-    apply: Any = SMALL.actor(6).apply
-    carry, logits = apply({"params": params}, (), obs, legal, np.zeros((1, 2), bool))
+    apply: Any = jax.jit(SMALL.actor(6).apply)
+    carry, logits = jax.device_get(
+        apply({"params": params}, (), obs, legal, np.zeros((1, 2), bool))
+    )
     assert carry == ()
 
     def layer(name: str, x: np.ndarray) -> np.ndarray:

@@ -1,10 +1,13 @@
 """Compiled functions of the package: outside `jax.jit` every operation compiles alone."""
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.policy_file import params_template
@@ -15,7 +18,9 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn import networks
 
 __all__ = [
+    "Compiled",
     "Rules",
+    "any_params",
     "ask",
     "current_player",
     "deal",
@@ -36,6 +41,19 @@ __all__ = [
     "shuffled_decks",
     "step",
 ]
+
+
+class Compiled:
+    """Methods of a game or an environment, compiled: `Compiled(game).step(state, action, keys)`."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __getattr__(self, name: str) -> Any:
+        compiled = jax.jit(getattr(self.of, name))
+        setattr(self, name, compiled)
+        return compiled
+
 
 KEY = jax.eval_shape(lambda: jax.random.key(0))
 
@@ -84,6 +102,15 @@ def _shapes(module: Any, *of_inputs: Any) -> Any:
 def learner_params(ppo: Any, key: jax.Array) -> Any:
     """Replaces `RolloutLearner.init_params` where any parameters suffice."""
     return sample_params(jax.eval_shape(ppo.init_params, KEY), key)
+
+
+@contextmanager
+def any_params(ppo: Any) -> Iterator[None]:
+    """In this context `ppo.init` has parameters as `learner_params`, where any suffice."""
+    params = learner_params(ppo, jax.random.key(0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(ppo), "init_params", lambda *_: params)
+        yield
 
 
 def sample_params(template: Any, key: jax.Array) -> Any:

@@ -89,7 +89,7 @@ def network_policy(rules: Rules, seed: int, algorithm: str = "bc") -> NetworkPol
 @functools.cache
 def _network_params(rules: Rules, seed: int) -> Any:
     params = init_params(rules, NETWORK, jax.random.key(seed))
-    return jax.tree.map(lambda leaf: jnp.asarray(3 * leaf), params)  # larger, so that moves vary
+    return jax.device_put(jax.tree.map(lambda leaf: 3 * leaf, params))  # larger, so that moves vary
 
 
 @flax.struct.dataclass

@@ -3,8 +3,8 @@
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from support.compiled import any_params
 
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.q_learning import QLearner, QLearningConfig
@@ -41,8 +41,8 @@ def make_learner(
 
 def on_one_device(function: Any, *args: Any) -> Any:
     """`function` with the axis of `parallel`, compiled."""
-    each = jax.tree.map(lambda x: jnp.asarray(x)[None], args)
-    found = jax.jit(jax.vmap(function, axis_name=parallel.AXIS))(*each)
+    each = jax.tree.map(lambda x: np.asarray(x)[None], args)
+    found = jax.device_get(jax.jit(jax.vmap(function, axis_name=parallel.AXIS))(*each))
     return jax.tree.map(lambda x: x[0], found)
 
 
@@ -55,17 +55,26 @@ class Played(NamedTuple):
 
 
 def play_two(learner: QLearner) -> Played:
-    def two(key: jax.Array) -> Any:
+    @jax.jit
+    def start(key: jax.Array) -> Any:
         state, actors = learner.init(key)
-        runner, _, _ = learner.play(state, actors.runner, EMPTY_CONTEXT, key)
-        chunks, values = [], []
-        for i in range(2):
-            key = jax.random.fold_in(key, i)
-            runner, chunk, rollout = learner.play(state, runner, EMPTY_CONTEXT, key)
-            chunks.append(chunk)
-            values.append(rollout.value)
-        joined = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *chunks)  # [N, K, ...]
-        joined = jax.tree.map(lambda x: x.reshape(2, len(x) // 2, *x.shape[1:]), joined)
-        return state, joined, jnp.concatenate(values)
+        return state, actors.runner
 
-    return Played(*jax.jit(two)(jax.random.key(3)))
+    @jax.jit
+    def play(state: Any, runner: Any, key: jax.Array) -> Any:
+        runner, chunk, rollout = learner.play(state, runner, EMPTY_CONTEXT, key)
+        return runner, chunk, rollout.value
+
+    key = jax.random.key(3)
+    with any_params(learner):
+        state, runner = start(key)
+    runner = play(state, runner, key)[0]
+    chunks, values = [], []
+    for i in range(2):
+        key = jax.random.fold_in(key, i)
+        runner, chunk, value = play(state, runner, key)
+        chunks.append(jax.device_get(chunk))
+        values.append(value)
+    joined = jax.tree.map(lambda *x: np.stack(x, axis=1), *chunks)  # [N, K, ...]
+    joined = jax.tree.map(lambda x: x.reshape(2, len(x) // 2, *x.shape[1:]), joined)
+    return Played(state, joined, np.concatenate(values))

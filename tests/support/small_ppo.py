@@ -51,12 +51,14 @@ def make_ppo(**changes: Any) -> PPO:
 def make_clone(key: jax.Array, scale: float) -> NetworkPolicy:
     """A random policy; with a large `scale` its actions and memory matter."""
     rules = TINY
-    params = init_params(
-        Actor(NETWORK, rules.num_actions), key, NETWORK, rules.obs_shape, rules.num_actions
-    )
-    return NetworkPolicy(
-        params=jax.tree.map(lambda x: scale * x, params), rules=rules, network=NETWORK
-    )
+
+    @jax.jit
+    def scaled(key: jax.Array, scale: float) -> Any:
+        actor = Actor(NETWORK, rules.num_actions)
+        params = init_params(actor, key, NETWORK, rules.obs_shape, rules.num_actions)
+        return jax.tree.map(lambda x: scale * x, params)
+
+    return NetworkPolicy(params=scaled(key, scale), rules=rules, network=NETWORK)
 
 
 class SmallPPO(NamedTuple):

@@ -213,21 +213,29 @@ def _play_policy(
     """Play all situations at once; the policy observes every turn from the first on."""
     rules, found = policy.rules, [one.situation for one in pending]
     plays = [_Play(one, PythonGame(rules, one.situation.deck), seed) for one in pending]
-    state = game.deal(rules, jnp.array([situation.deck for situation in found], jnp.uint8))
-    seats = jnp.array([situation.seat for situation in found])
-    numbers = jnp.array([one.number for one in pending])
+    state = _deal(rules, np.array([situation.deck for situation in found], np.uint8))
+    seats = np.array([situation.seat for situation in found], np.int32)
+    numbers = np.array([one.number for one in pending], np.int32)
     carry, turn, key = policy.init_carry(len(plays)), 0, jax.random.key(seed)
     while any(play.waits_for_agent() is not None for play in plays):
-        keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(
-            jax.random.fold_in(key, turn), numbers
-        )
+        keys = _keys(key, np.int32(turn), numbers)
         carry, chosen = _policy_actions(policy, carry, state, seats, turn == 0, keys, sample=sample)
         actions = [
             play.next_action(int(own)) for play, own in zip(plays, np.asarray(chosen), strict=True)
         ]
-        state = _advance(rules, state, jnp.array(actions, jnp.int32))
+        state = _advance(rules, state, np.array(actions, np.int32))
         turn += 1
     return [tuple(play.table.actions) for play in plays]
+
+
+@functools.partial(jax.jit, static_argnames="rules")
+def _deal(rules: Rules, decks: jax.Array) -> State:
+    return game.deal(rules, decks)
+
+
+@jax.jit
+def _keys(key: jax.Array, turn: jax.Array, numbers: jax.Array) -> jax.Array:
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.fold_in(key, turn), numbers)
 
 
 @functools.partial(jax.jit, static_argnames="sample")

@@ -59,9 +59,11 @@ class Traces:
     @with_fixed_settings
     def states(self) -> State:
         """Return the states before each step and at the end, [N, T + 1]."""
-        before, last = _read(self.kitchen, self.starts, self.actions, _state_of)
-        joined = jax.tree.map(lambda x, y: jnp.concatenate([x, y[:, None]], axis=1), before, last)
-        return jax.device_get(joined)
+        read = _read(self.kitchen, self.starts, self.actions, _state_of)
+        return jax.tree.map(
+            lambda before, last: np.concatenate([before, last[:, None]], axis=1),
+            *jax.device_get(read),
+        )
 
     def points(self) -> np.ndarray:
         """Return the points scored in each step, int32[N, T]."""

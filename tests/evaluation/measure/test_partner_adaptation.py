@@ -42,8 +42,8 @@ def found(agent: NetworkPolicy) -> Adaptation:
 def test_changes_match_play_without_memory(agent: NetworkPolicy, found: Adaptation) -> None:
     games = found.last
     assert len(games) == 2 * SERIES and games.human_seats is not None
-    played = replay(LENIENT, games.decks, games.actions)
-    legal, decks = np.asarray(played.legal), len(games)
+    played = jax.device_get(replay(LENIENT, games.decks, games.actions))
+    legal, decks = played.legal, len(games)
     carry, expected = agent.init_carry(2 * decks), set()
     first = np.ones(2 * decks, bool)
     for turn in range(int(games.num_actions.max())):

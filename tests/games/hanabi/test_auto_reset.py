@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import shuffled_decks
 
-from hanabi_rl.games.hanabi import HanabiEnv, Rules, legal_for_current_player, shuffled_decks
+from hanabi_rl.games.hanabi import HanabiEnv, Rules, legal_for_current_player
 from hanabi_rl.games.hanabi.bits import unpack_deck
 from hanabi_rl.games.hanabi.decks import POOL_SIZE
 from hanabi_rl.games.hanabi.python_game import full_deck

@@ -279,9 +279,9 @@ def test_step_is_traced_once() -> None:
         traces.append(1)
         return small().step(key, state, actions)
 
-    state = small().reset(jax.random.key(0))[1]
+    state, chosen = small().reset(jax.random.key(0))[1], jax.jit(partial(choose, small()))
     for turn in range(4):
-        actions = choose(small(), jax.random.key(turn), state, jnp.bool_(True))
+        actions = chosen(jax.random.key(turn), state, np.bool_(True))
         state = step(jax.random.key(turn), state, actions)[1]
     assert len(traces) == 1 and state.step.dtype == jnp.int32
 

@@ -7,9 +7,9 @@ import functools
 import jax
 import numpy as np
 import pytest
-from support.compiled import deal, legal_for_mover, step
+from support.compiled import deal, legal_for_mover, shuffled_decks, step
 
-from hanabi_rl.games.hanabi import Rules, random_legal_action, shuffled_decks
+from hanabi_rl.games.hanabi import Rules, random_legal_action
 from hanabi_rl.games.hanabi.bits import kth_bit
 
 

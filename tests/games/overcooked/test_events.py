@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.overcooked import actions_with_soups
@@ -18,6 +17,9 @@ from hanabi_rl.games.overcooked.events import EVENTS, detect_events
 ROOM = load_kitchen("cramped_room")  # XXPXX / O   O / X   X / XDXSX
 
 
+detect = jax.jit(detect_events, static_argnums=0)
+
+
 def test_events_are_those_of_the_plain_game():
     kitchen, seen = load_kitchen("coordination_ring"), Counter()
     games = [PlainOvercooked(kitchen.rows, kitchen.start("humans")) for _ in range(8)]
@@ -25,7 +27,8 @@ def test_events_are_those_of_the_plain_game():
     actions = actions_with_soups(games, 250, seed=3)
     move = jax.jit(lambda s, a: (detect_events(kitchen, s, a), step(kitchen, s, a)[0]))
     for t in range(len(actions)):
-        events, state = move(state, jnp.asarray(actions[t]))
+        events, state = move(state, actions[t])
+        events = np.asarray(events)
         for g, game in enumerate(games):
             game.step(actions[t, g])
             for p in (0, 1):
@@ -50,7 +53,7 @@ def test_events_are_those_of_the_plain_game():
     ],
 )
 def test_single_events(scene, action, expected):
-    events = detect_events(ROOM, pack_scenes(ROOM, [scene]), jnp.array([[action, 4]]))
+    events = np.asarray(detect(ROOM, pack_scenes(ROOM, [scene]), np.array([[action, 4]])))
     assert {EVENTS[e] for e in np.flatnonzero(events[0, 0])} == expected
     assert [EVENTS[e] for e in np.flatnonzero(events[0, 1])] == ["stay"]
 
@@ -58,6 +61,6 @@ def test_single_events(scene, action, expected):
 def test_player_1_takes_what_player_0_puts_down():
     ring = load_kitchen("coordination_ring")
     scene = Scene(((2, 1), (1, 2)), (1, 2), (1, 0))
-    events = detect_events(ring, pack_scenes(ring, [scene]), jnp.array([[5, 5]]))
+    events = np.asarray(detect(ring, pack_scenes(ring, [scene]), np.array([[5, 5]])))
     names = [[EVENTS[e] for e in np.flatnonzero(events[0, p])] for p in (0, 1)]
     assert names == [["put_onion_on_counter"], ["take_onion_from_counter"]]

@@ -6,16 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import Compiled
 
 from hanabi_rl.games.overcooked import unpack_scene
 from hanabi_rl.games.overcooked.jaxmarl import make_jaxmarl
 
-STAY = {"agent_0": jnp.int32(4), "agent_1": jnp.int32(4)}
+STAY = {"agent_0": np.int32(4), "agent_1": np.int32(4)}
 
 
 def test_spaces_have_the_shapes_of_what_is_returned():
     env = make_jaxmarl("forced_coord")
-    obs, state = env.reset(jax.random.key(0))
+    obs, state = jax.jit(env.reset)(jax.random.key(0))
     for agent in env.agents:
         assert obs[agent].shape == env.observation_space(agent).shape == (5, 5, 26)
         assert obs[agent].dtype == jnp.uint8
@@ -26,7 +27,7 @@ def test_spaces_have_the_shapes_of_what_is_returned():
 
 
 def test_step_env_ends_and_step_begins_the_next_game():
-    env = make_jaxmarl("cramped_room", max_steps=2)
+    env = Compiled(make_jaxmarl("cramped_room", max_steps=2))
     _, state = env.reset(jax.random.key(0))
     _, state, _, dones, _ = env.step_env(jax.random.key(1), state, STAY)
     assert not dones["__all__"] and int(state.step) == 1
@@ -40,26 +41,27 @@ def test_step_env_ends_and_step_begins_the_next_game():
 
 def test_nested_vmap_plays_what_single_calls_play():
     env = make_jaxmarl("coord_ring")
-    keys = jax.random.split(jax.random.key(0), 6)
+    single, keys = Compiled(env), jax.random.split(jax.random.key(0), 6)
     obs, state = jax.jit(jax.vmap(jax.vmap(env.reset)))(keys.reshape(2, 3))
-    one, _ = env.reset(keys[4])
-    np.testing.assert_array_equal(obs["agent_1"][1, 1], one["agent_1"])
-    actions = {"agent_0": jnp.array([[0, 1, 2], [3, 4, 5]]), "agent_1": jnp.full((2, 3), 3)}
+    one, _ = single.reset(keys[4])
+    np.testing.assert_array_equal(np.asarray(obs["agent_1"])[1, 1], one["agent_1"])
+    actions = {"agent_0": np.array([[0, 1, 2], [3, 4, 5]]), "agent_1": np.full((2, 3), 3)}
     after = jax.jit(jax.vmap(jax.vmap(env.step)))(keys.reshape(2, 3), state, actions)
-    picked = jax.tree.map(lambda x: x[1, 1], (state, actions))
-    alone = env.step(keys[4], *picked)
+    picked = jax.tree.map(lambda x: np.asarray(x)[1, 1], (state, actions))
+    alone = single.step(keys[4], *picked)
+    after = jax.device_get(after)
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1, 1], b), after, alone)
 
 
 def test_starts_are_jaxmarls_or_the_kitchens_first(capsys):
     env = make_jaxmarl("counter_circuit")
-    _, state = env.reset(jax.random.key(0))
+    _, state = jax.device_get(jax.jit(env.reset)(jax.random.key(0)))
     scene = unpack_scene(env.kitchen, jax.tree.map(lambda x: x[None], state.game))
     assert scene.places == ((2, 1), (6, 3))
     env.render(state)
     assert capsys.readouterr().out.startswith("counter_circuit, step 0, 0 points\nX  X  X")
     env = make_jaxmarl("bottleneck")
-    _, state = env.reset(jax.random.key(0))
+    _, state = jax.device_get(jax.jit(env.reset)(jax.random.key(0)))
     scene = unpack_scene(env.kitchen, jax.tree.map(lambda x: x[None], state.game))
     assert scene.places == ((2, 1), (4, 1))
 

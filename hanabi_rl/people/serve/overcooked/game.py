@@ -76,7 +76,7 @@ class KitchenGame:
         """Steps without an answer of the agent, which stayed."""
         self.stopped = False
         """The person ended the game before its last step."""
-        self.state: State = rules.start(jnp.asarray(_NO_KEYS))
+        self.state: State = _start(rules)
         self.actions: list[tuple[int, int]] = []
         self.rewards: list[int] = []
 
@@ -143,6 +143,13 @@ class AgentSeat:
 
 _NO_KEYS = np.zeros((1, 2), np.uint32)
 """Random words of a game: its starts and steps need none."""
+
+
+@with_fixed_settings
+@partial(jax.jit, static_argnums=0)
+def _start(rules: Overcooked) -> State:
+    state: State = rules.start(jnp.asarray(_NO_KEYS))
+    return state
 
 
 @with_fixed_settings

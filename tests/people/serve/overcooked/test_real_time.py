@@ -444,16 +444,22 @@ def test_the_game_is_the_agents(tmp_path, monkeypatch):
     # the agent's answers are those of its policy, step by step
     game = KitchenGame(0, rules, 0, seed=3)
     agent, policy, state = AgentSeat(load_policy(path), game), load_policy(path), game.state
-    carry = policy.init_carry(1)
-    for step in range(30):
-        answer = agent.answer(game.state, step)
+    carry, move = policy.init_carry(1), jax.jit(rules.step)
+
+    @jax.jit
+    def expected(carry, state, step):
         words = jax.random.fold_in(jax.random.key(3), step)
         obs, legal = rules.observe(state)[:, 1], jnp.ones((1, 6), bool)
-        carry, logits = policy.step(carry, obs, legal, jnp.array([step == 0]))
-        assert answer == jax.random.categorical(jax.random.split(words)[1], logits[0])
+        carry, logits = policy.step(carry, obs, legal, (step == 0)[None])
+        return carry, jax.random.categorical(jax.random.split(words)[1], logits[0])
+
+    for step in range(30):
+        answer = agent.answer(game.state, step)
+        carry, action = expected(carry, state, np.int32(step))
+        assert answer == action
         game.keys.press(step % 6)
         game.step(answer)
-        state = rules.step(state, jnp.array([game.actions[-1]]), jnp.zeros((1, 2)))[0]
+        state = move(state, np.array([game.actions[-1]]), np.zeros((1, 2)))[0]
 
 
 @pytest.mark.parametrize(
