@@ -228,12 +228,17 @@ def _order(study: Study, participants: list[Participant]) -> tuple[int, tuple[in
 
 
 def _plan(study: Study, order: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """(agent, participant's seat) of each game; seats rotate from a random one, per agent."""
+    """(agent, participant's seat) of each game, see `Study.seat`."""
     plan = []
     for agent in order:
         first = secrets.randbelow(study.players)
-        games = range(study.agents[agent].games)
-        plan += [(agent, (first + game) % study.players) for game in games]
+        for game in range(study.agents[agent].games):
+            if study.seat == "alternate":
+                seat = (first + game) % study.players
+            else:
+                random_seat = secrets.randbelow(study.players)
+                seat = random_seat if study.seat == "random" else int(study.seat)
+            plan.append((agent, seat))
     return tuple(plan)
 
 
