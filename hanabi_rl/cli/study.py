@@ -36,7 +36,7 @@ def study(
     """Run a study: participants consent, play with each agent and answer questions.
 
     Args:
-        file: TOML file with agents and questions; `casual`, `example`, `kitchen`, `siu` are bundled.
+        file: TOML file with agents and questions; bundled: `casual`, `example`, `kitchen`, `siu`.
         state: folder for all data of the study; default: studies/NAME.
         host: address to listen on; 0.0.0.0: all addresses.
         port: port to listen on; 0: any free port.

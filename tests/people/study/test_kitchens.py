@@ -213,8 +213,7 @@ def test_a_second_tab_takes_over(kitchen, visit):
             with connect(client, page) as third:
                 receive(third, "gone")
             with pytest.raises(WebSocketDisconnect):
-                while True:
-                    second.receive_text()
+                receive(second, "closed")
         with pytest.raises(WebSocketDisconnect, match="newer tab"):
             first.receive_text()
     (person,) = play.folder.participants()
@@ -235,8 +234,7 @@ def test_withdrawal_ends_the_game_and_deletes_it(kitchen, visit, tmp_path, caplo
         receive(socket, "step")
         assert "are deleted" in post(client, "/withdraw", code=code).text
         with pytest.raises(WebSocketDisconnect, match="no longer exists"):
-            while True:
-                socket.receive_text()
+            receive(socket, "closed")
     (person,) = play.folder.participants()
     assert person.number != int(code[:6]) and "not saved" not in caplog.text
 
@@ -255,14 +253,12 @@ def test_no_game_is_saved_that_the_replay_does_not_confirm(kitchen):
     assert play.folder.get(person.number).games[0].game.status == "active"
 
 
-def test_seats(kitchen):
+def test_seats(tmp_path):
     plans = {}
     for seat in ("alternate", "random", "0", "1"):
         agents = [{"name": "bot:still", "games": 40}]
-        folder = StudyFolder(
-            kitchen().folder.path.parent / seat,
-            study_of(KITCHEN | {"seat": seat, "agents": agents}),
-        )
+        study = study_of(KITCHEN | {"seat": seat, "agents": agents})
+        folder = StudyFolder(tmp_path / seat, study)
         plans[seat] = np.array([s for _, s in folder.join()[0].plan])
     assert (np.diff(plans["alternate"]) != 0).all()
     assert (plans["0"] == 0).all() and (plans["1"] == 1).all()
