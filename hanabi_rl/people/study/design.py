@@ -88,7 +88,8 @@ class StudyAgent:
     @property
     def label(self) -> str:
         """Name in data and reports: the agent's, with the kitchen if that is its own."""
-        return f"{self.name} in {self.game.partition(':')[2]}" if self.game else self.name
+        kitchen = self.game.partition(":")[2] or self.game
+        return f"{self.name} in {kitchen}" if kitchen else self.name
 
 
 @dataclasses.dataclass(frozen=True)

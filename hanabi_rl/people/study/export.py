@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,17 +72,9 @@ def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) ->
     export = gather(folder, unfinished=unfinished)
     temporary = out.with_name(f".{out.stem}.new{out.suffix}")
     try:
-        if isinstance(export.games, Games):
-            save_games(temporary, export.games)
-            load_games(temporary)  # validates by full replay
-        else:
-            from hanabi_rl.games.overcooked.recorded_games import (
-                load_recorded_games,
-                save_recorded_games,
-            )
-
-            save_recorded_games(temporary, export.games)
-            load_recorded_games(temporary)  # as well
+        save, load = _file_format(folder.study)
+        save(temporary, export.games)
+        load(temporary)  # validates by full replay
         temporary.replace(out)
     finally:
         temporary.unlink(missing_ok=True)
@@ -132,16 +124,10 @@ def read_export(path: Path) -> Export:
         raise FileNotFoundError(f"{study_file} is missing: export the study again")
     study, lines = saved_study(study_file), _read_lines(path.with_suffix(".jsonl"))
     found = [line.get("game_id") for line in lines]
-    games: Games | RecordedGames
-    if study.is_hanabi:
-        games = load_games(path)
-        game_ids = games.game_ids.tolist()
-    else:
-        from hanabi_rl.games.overcooked.recorded_games import load_recorded_games
-
-        games = load_recorded_games(path)
-        game_ids = [origin.game_id for origin in games.origins]
-    if found != game_ids:
+    games = _file_format(study)[1](path)
+    if found != (
+        games.game_ids.tolist() if study.is_hanabi else [each.game_id for each in games.origins]
+    ):
         raise ValueError(
             f"{path.with_suffix('.jsonl')}: expected one line per game of {path}, in order "
             f"({len(games)} games), got {len(found)} lines that do not match"
@@ -152,6 +138,15 @@ def read_export(path: Path) -> Export:
 
 _GameOf = tuple[Participant, int, PlayedGame]
 """(participant, index of the game among the participant's games, game)."""
+
+
+def _file_format(study: Study) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Functions that save and load the games of a study."""
+    if study.is_hanabi:
+        return save_games, load_games
+    from hanabi_rl.games.overcooked.recorded_games import load_recorded_games, save_recorded_games
+
+    return save_recorded_games, load_recorded_games
 
 
 def _kitchen_games(study: Study, shared_games: Sequence[Sequence[_GameOf]]) -> RecordedGames:

@@ -70,10 +70,8 @@ class KitchenStudy(ParticipantGames):
         }
         self._started: dict[int, float] = {}
         self._pool = ThreadPoolExecutor(8)
-        self._compiled: dict[str, Future[None]] = {
-            label: self._pool.submit(compile_game, agent, self._rules[label])
-            for label, agent in agents.items()
-        }
+        self.compiled: Future[None] = self._pool.submit(self._compile)
+        """Compilation of all agents, so that the wait for a game does not tell them apart."""
         for person in folder.participants():
             for place, played in enumerate(person.games):
                 for each in (*played.interrupted, played):
@@ -137,12 +135,6 @@ class KitchenStudy(ParticipantGames):
             del self._owners[game_id]
         return game_ids, []
 
-    def compiled(self, game_id: int) -> Future[None]:
-        """Compilation of the agent of a game."""
-        number, place = self._owners[game_id]
-        person = self.folder.get(number)
-        return self._compiled[person.games[place].agent] if person else Future()
-
     def prepare(self, game_id: int) -> tuple[KitchenGame, AgentSeat] | None:
         """A game that can begin, and its agent, which computes its first action; None if it is
         over."""
@@ -184,6 +176,10 @@ class KitchenStudy(ParticipantGames):
         with contextlib.suppress(RefusedError):  # withdrew concurrently
             self.folder.change(number, with_record)
 
+    def _compile(self) -> None:
+        for label, agent in self._agents.items():
+            compile_game(agent, self._rules[label])
+
     def _played(self, game_id: int) -> PlayedGame | None:
         """The round of a game that can begin."""
         number, place = self._owners.get(game_id, (-1, -1))
@@ -217,7 +213,7 @@ class KitchenSockets:
 
     async def serve(self, socket: WebSocket, game_id: int) -> None:
         """Serve one connection to its close; an earlier one of the same game is closed."""
-        if not await agent_is_ready(socket, asyncio.wrap_future(self._study.compiled(game_id))):
+        if not await agent_is_ready(socket, asyncio.wrap_future(self._study.compiled)):
             return
         while game_id in self._open:
             await self.disconnect(game_id, OLDER_TAB)

@@ -11,12 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from hanabi_rl.people.serve.folder import game_from_json, game_to_json
 from hanabi_rl.people.serve.lifecycle import Game
-from hanabi_rl.people.serve.overcooked.record import (
-    KitchenRecord,
-    record_from_json,
-    record_to_json,
-)
+from hanabi_rl.people.serve.overcooked.record import KitchenRecord
 from hanabi_rl.people.study.design import Question, Study
+from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 from hanabi_rl.storage.files import read_json
 from hanabi_rl.storage.renamed_fields import current_name
 
@@ -116,11 +113,12 @@ def participant_to_json(person: Participant) -> dict[str, Any]:
 
 def _played_to_json(played: PlayedGame) -> dict[str, Any]:
     game = played.game
-    is_kitchen = isinstance(game, KitchenRecord)
-    content = {
-        **(record_to_json(game) if is_kitchen else game_to_json(game)),
-        "status": game.status,
-        "end_reason": game.end_reason,
+    if isinstance(game, KitchenRecord):
+        interrupted = [_played_to_json(each) for each in played.interrupted]
+        content = {"kitchen": to_dict(game), "interrupted": interrupted}
+    else:
+        content = {**game_to_json(game), "status": game.status, "end_reason": game.end_reason}
+    return content | {
         "agent": played.agent,
         "policy": played.policy,
         "started_at": played.started_at,
@@ -129,9 +127,6 @@ def _played_to_json(played: PlayedGame) -> dict[str, Any]:
         "twin": played.paired_game,
         "instead": played.replaced_by_agent,
     }
-    if is_kitchen:
-        content["interrupted"] = [_played_to_json(each) for each in played.interrupted]
-    return content
 
 
 def read_participant(path: Path) -> Participant:
@@ -158,7 +153,7 @@ def _played(content: dict[str, Any], games_before: Mapping[int, Game]) -> Played
     """`games_before`: the participant's earlier games, by id."""
     game: Game | KitchenRecord
     if "kitchen" in content:
-        game = record_from_json(content)
+        game = from_dict(KitchenRecord, content["kitchen"], where="kitchen")
     else:
         game = dataclasses.replace(
             game_from_json(content, lambda game_id, _: games_before[game_id]),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from hanabi_rl.people.serve.lifecycle import Status
-from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +45,3 @@ class KitchenRecord:
     def score(self) -> int:
         """Points scored."""
         return sum(self.rewards)
-
-
-def record_to_json(record: KitchenRecord) -> dict[str, Any]:
-    """Convert a record to JSON-ready data."""
-    return to_dict(record)
-
-
-def record_from_json(content: dict[str, Any]) -> KitchenRecord:
-    """Inverse of `record_to_json`. Raises ValueError."""
-    names = [field.name for field in dataclasses.fields(KitchenRecord)]
-    return from_dict(KitchenRecord, {name: content[name] for name in names}, where="game")
