@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 from starlette.websockets import WebSocketDisconnect
-from support.serving import STUDY
+from support.serving import KITCHEN
 from support.study import HOST, agree, post
 
 from hanabi_rl.cli import main
@@ -24,14 +24,6 @@ from hanabi_rl.people.study.export import gather, person_agent_data
 from hanabi_rl.people.study.folder import StudyFolder
 from hanabi_rl.people.study.kitchens import KitchenStudy, load_kitchen_agents
 from hanabi_rl.people.study.participant import next_step
-
-KITCHEN = STUDY | {
-    "game": "overcooked:cramped_room",
-    "steps": 60,
-    "agents": [{"name": "bot:errand", "games": 2, "warm_up": 1}, {"name": "bot:random?unstuck=3"}],
-    "before": [],
-    "after_game": [{"name": "fluent", "text": "We worked together fluently."}],
-}
 
 
 class FastClock:
