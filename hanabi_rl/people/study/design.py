@@ -71,6 +71,7 @@ AFTER_GAME = (
     Question("again", "I would play with this partner again."),
     Question("remarks", "Anything you would like to say about this game?", "text"),
 )
+_OF_HANABI = ("understood",)  # questions about hints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +198,10 @@ def study_of(content: dict[str, Any], where: str = "study") -> Study:
         if name in content
     }
     rest = {name: value for name, value in content.items() if name not in _LISTS}
-    study = dataclasses.replace(_from_table(Study, rest, where), **lists)
+    study = _from_table(Study, rest, where)
+    if not study.is_hanabi:
+        lists.setdefault("after_game", tuple(q for q in AFTER_GAME if q.name not in _OF_HANABI))
+    study = dataclasses.replace(study, **lists)
     _check(study, where)
     return study
 

@@ -19,7 +19,7 @@ from hanabi_rl.games.overcooked.recorded_games import (
 )
 from hanabi_rl.games.overcooked.transitions import INTERACT, LEFT, STAY, UP
 from hanabi_rl.people.serve.overcooked import play as kitchen_play
-from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.design import AFTER_GAME, study_of
 from hanabi_rl.people.study.export import gather, person_agent_data
 from hanabi_rl.people.study.folder import StudyFolder
 from hanabi_rl.people.study.kitchens import KitchenStudy, load_kitchen_agents
@@ -397,6 +397,11 @@ def test_one_kitchen_has_a_curve_and_interrupted_games_are_left(kitchen):
 def test_invalid_designs(changes, problem):
     with pytest.raises(ValueError, match=problem):
         study_of(KITCHEN | changes)
+
+
+def test_default_questions_do_not_ask_about_hints():
+    study = study_of({key: value for key, value in KITCHEN.items() if key != "after_game"})
+    assert study.after_game == tuple(q for q in AFTER_GAME if "hints" not in q.text) != AFTER_GAME
 
 
 @pytest.mark.parametrize("name", ["agent:hgroup-2p", "bot:convention"])
