@@ -302,7 +302,9 @@ def _check_overcooked(study: Study, where: str) -> None:
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from error
         if rules.name != "overcooked":
-            raise ValueError(f"{place}: expected hanabi or overcooked:KITCHEN, got {text}")
+            raise ValueError(
+                f"{place}: expected overcooked:KITCHEN (or hanabi for all agents), got {text}"
+            )
     _check_range(study.steps, 1, 4095, f"{where}: steps")
     _check_range(study.steps_per_s, 0.5, 100, f"{where}: steps_per_s")
     of_hanabi = {
