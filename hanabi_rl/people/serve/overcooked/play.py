@@ -117,7 +117,9 @@ class KitchenPlay:
 def compile_game(agent: Policy, rules: Overcooked) -> None:
     """Compile the programs of a game: agent, step, replay."""
     game = KitchenGame(0, rules, 0)
-    AgentSeat(agent, game).answer(game.state, 0)
+    seat = AgentSeat(agent, game)
+    for step in range(2):  # two programs: the types of the first carry differ
+        game.step(seat.answer(game.state, step))
     while not game.over:
         game.step(None)
     replay_games(recorded_games([game.record(1.0)], [("", "")]))
