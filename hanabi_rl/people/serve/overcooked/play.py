@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from hanabi_rl.games.overcooked.recorded_games import (
 )
 from hanabi_rl.games.overcooked.render import CELL, PLAYER_LOOKS, scene_svg, terrain_svg
 from hanabi_rl.games.overcooked.state import unpack_scene
-from hanabi_rl.games.overcooked.transitions import ACTION_NAMES
+from hanabi_rl.games.overcooked.transitions import ACTION_NAMES, STAY
 from hanabi_rl.people.serve.overcooked.game import AgentSeat, KitchenGame
 from hanabi_rl.people.serve.overcooked.record import KitchenRecord
 
@@ -120,9 +121,10 @@ def compile_game(agent: Policy, rules: Overcooked) -> None:
     seat = AgentSeat(agent, game)
     for step in range(2):  # two programs: the types of the first carry differ
         game.step(seat.answer(game.state, step))
-    while not game.over:
-        game.step(None)
-    replay_games(recorded_games([game.record(1.0)], [("", "")]))
+    stays = dataclasses.replace(
+        game.record(1.0), moves=((STAY, STAY),) * rules.horizon, rewards=(0,) * rules.horizon
+    )
+    replay_games(recorded_games([stays], [("", "")]))
 
 
 def recorded_games(
