@@ -29,7 +29,6 @@ from hanabi_rl.people.study.folder import StudyFolder
 from hanabi_rl.people.study.kitchens import KitchenStudy, load_kitchen_agents
 from hanabi_rl.people.study.participant import next_step
 
-
 STILL = [{"name": "bot:still"}]
 
 
