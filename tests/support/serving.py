@@ -138,8 +138,8 @@ STUDY = {
 
 KITCHEN = STUDY | {
     "game": "overcooked:cramped_room",
-    "steps": 60,
-    "agents": [{"name": "bot:errand", "games": 2, "warm_up": 1}, {"name": "bot:random?unstuck=3"}],
+    "steps": 100,
+    "agents": [{"name": "bot:errand", "games": 2, "warm_up": 1}, {"name": "bot:random"}],
     "before": [],
     "after_game": [{"name": "fluent", "text": "We worked together fluently."}],
 }

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from starlette.websockets import WebSocketDisconnect
+from support.policies import network_policy
 from support.serving import KITCHEN
 from support.study import HOST, agree, post
 
 from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy_file import write_file
 from hanabi_rl.cli import main
 from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import (
@@ -101,7 +103,11 @@ def interrupt(client, play, page):
 
 
 def test_whole_study(kitchen, visit, tmp_path, capsys):
-    play, pages, number = kitchen(), [], {}
+    network = tmp_path / "trained.safetensors"
+    write_file(network, network_policy(Overcooked(last_action=True), 0))
+    trained = f"{network}?unstuck=3"
+    play = kitchen(agents=[KITCHEN["agents"][0], {"name": trained}])
+    pages, number = [], {}
     for _ in range(2):
         client = visit(play)
         pages.append(begin(client))
@@ -115,7 +121,7 @@ def test_whole_study(kitchen, visit, tmp_path, capsys):
             )
             assert messages[0]["seat"] == person.games[-1].game.seat
             assert messages[-1]["score"] == person.games[-1].game.score
-            assert [m["step"] for m in messages[1:-1]] == list(range(1, 61))
+            assert [m["step"] for m in messages[1:-1]] == list(range(1, 101))
             pages += [messages, client.get(game.url.path), client.get("/next")]
             if "About game" in pages[-1].text:
                 step = f"game {len(person.games)}"
@@ -126,8 +132,8 @@ def test_whole_study(kitchen, visit, tmp_path, capsys):
     # blind: no page and no message names an agent, nor a file
     for page in pages:
         text = json.dumps(page) if isinstance(page, list) else page.text
-        assert not re.search(r"bot:|errand|unstuck|\.safetensors|[0-9a-f]{64}", text)
-    both = [["bot:errand"] * 2 + ["bot:random?unstuck=3"]]
+        assert not re.search(r"bot:|errand|trained|unstuck|\.safetensors|[0-9a-f]{64}", text)
+    both = [["bot:errand"] * 2 + [trained]]
     assert sorted(number.values()) == sorted([*both, both[0][::-1]])
     # the export replays to the scores, by the tools for recorded games
     out = tmp_path / "games.safetensors"
@@ -135,7 +141,7 @@ def test_whole_study(kitchen, visit, tmp_path, capsys):
     assert "next: done; 3 of 3 games finished, scores " in capsys.readouterr().out
     main(["games", "export", "--study", str(tmp_path / "study"), "--out", str(out)])
     main(["data", "info", str(out)])
-    assert "6 games, 360 steps; every game replayed" in capsys.readouterr().out
+    assert "6 games, 600 steps; every game replayed" in capsys.readouterr().out
     games = load_recorded_games(out)
     lines = [json.loads(line) for line in out.with_suffix(".jsonl").read_text().splitlines()]
     assert games.scores.tolist() == [int(each.rewards.sum()) for each in replay_games(games)]
@@ -148,7 +154,7 @@ def test_whole_study(kitchen, visit, tmp_path, capsys):
         assert origin.game_id == line["game_id"] and origin.steps_per_s == 6.67
         own = games.actions[games.steps_of(row), seat]
         assert own[own != STAY].tolist() == [UP, LEFT, INTERACT]
-        assert len(line["times_ms"]) == 60 and line["times_ms"][:3] == [0, 150, 300]
+        assert len(line["times_ms"]) == 100 and line["times_ms"][:3] == [0, 150, 300]
         assert line["answers"] == ({} if line["warm_up"] else {"fluent": 6})
     warm_ups = [line["number"] for line in lines if line["warm_up"]]
     assert sorted(warm_ups) == [1, 2]  # the first game with the agent of two games
@@ -301,7 +307,7 @@ def test_report_equals_numpy(kitchen, tmp_path, capsys):
         {"name": "bot:still"},
         {"name": "bot:errand", "games": 1, "game": "overcooked:coordination_ring"},
     ]
-    play = kitchen(steps=100, agents=agents, participants=7)
+    play = kitchen(agents=agents, participants=7)
     for row in range(7):
         simulate(play, np.random.default_rng(row))
     args = "study", "report", str(tmp_path / "study"), "--json"
