@@ -51,6 +51,8 @@ def kitchen_figures(
 
 def _counts(games: RecordedGames) -> dict[str, np.ndarray]:
     """float64[N] of each of `OF_KITCHEN`."""
+    if games.human_seats is None:
+        raise ValueError("expected games with human_seats, got None")
     traces = games.traces()
     served = traces.read(detect_events)[..., EVENTS.index("serve_soup")]  # bool[N, T, P]
     soups = (served & traces.is_played[..., None]).sum(axis=1)

@@ -105,7 +105,7 @@ def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
     ]
     return Export(
         folder.study,
-        (_hanabi_games if folder.study.is_hanabi else _kitchen_games)(folder.study, shared_games),
+        _games_of(folder.study, shared_games),
         [_game_line(folder.study, copies) for copies in shared_games],
         [_person_line(folder.study, each) for each in people],
     )
@@ -149,8 +149,11 @@ def _file_format(study: Study) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return save_recorded_games, load_recorded_games
 
 
-def _kitchen_games(study: Study, shared_games: Sequence[Sequence[_GameOf]]) -> RecordedGames:
-    """Games of Overcooked, each of one participant; agents by their names."""
+def _games_of(study: Study, shared_games: Sequence[Sequence[_GameOf]]) -> Games | RecordedGames:
+    """Games for the file; each of Overcooked is of one participant."""
+    if study.is_hanabi:
+        joined = concatenate_games([as_games(_shared_game(copies)) for copies in shared_games])
+        return dataclasses.replace(joined, players=_seat_players(study, shared_games))
     from hanabi_rl.people.serve.overcooked.play import recorded_games
 
     names = {agent.label: agent.name for agent in study.agents}
@@ -160,11 +163,6 @@ def _kitchen_games(study: Study, shared_games: Sequence[Sequence[_GameOf]]) -> R
         [(names[played.agent], played.policy) for _, played in games],
         [person.number for person, _ in games],
     )
-
-
-def _hanabi_games(study: Study, shared_games: Sequence[Sequence[_GameOf]]) -> Games:
-    games = concatenate_games([as_games(_shared_game(copies)) for copies in shared_games])
-    return dataclasses.replace(games, players=_seat_players(study, shared_games))
 
 
 def _shared_game(copies: Sequence[_GameOf]) -> Game:

@@ -24,7 +24,7 @@ from hanabi_rl.games.registry import game_from_text, game_to_text
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.overcooked.game import AgentSeat, KitchenGame
 from hanabi_rl.people.serve.overcooked.play import compile_game, recorded_games
-from hanabi_rl.people.serve.overcooked.record import KitchenRecord
+from hanabi_rl.people.serve.overcooked.record import EndReason, KitchenRecord
 from hanabi_rl.people.serve.overcooked.web import (
     Clock,
     GameSocket,
@@ -84,7 +84,7 @@ class KitchenStudy(ParticipantGames):
     def page(self, game_id: int) -> Page | None:
         """See `ParticipantGames.page`."""
         played = self._played(game_id)
-        return played and ("kitchen.html", self._values(played.agent))
+        return ("kitchen.html", self._values(played.agent)) if played else None
 
     def sockets(self, move_delay: float) -> KitchenSockets:
         """See `ParticipantGames.sockets`."""
@@ -166,8 +166,9 @@ class KitchenStudy(ParticipantGames):
 
         def with_record(person: Participant) -> Participant:
             played = person.games[place]
-            left = "left" if played.game.end_reason == "left" else "interrupted"
-            ended = dataclasses.replace(record, end_reason="finished" if game.over else left)
+            has_left = played.game.end_reason == "left"
+            reason: EndReason = "finished" if game.over else "left" if has_left else "interrupted"
+            ended = dataclasses.replace(record, end_reason=reason)
             return person.with_game(
                 place,
                 dataclasses.replace(played, game=ended, started_at=started, times_ms=times_ms),

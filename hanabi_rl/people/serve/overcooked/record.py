@@ -7,6 +7,9 @@ from typing import ClassVar, Literal
 
 from hanabi_rl.people.serve.lifecycle import Status
 
+EndReason = Literal["", "finished", "left", "interrupted"]
+"""Interrupted: the page closed before the last step."""
+
 
 @dataclasses.dataclass(frozen=True)
 class KitchenRecord:
@@ -32,8 +35,7 @@ class KitchenRecord:
     dropped_presses: int = 0
     """Key presses of the person that arrived faster than steps and were replaced."""
     status: Status = "active"
-    end_reason: Literal["", "finished", "left", "interrupted"] = ""
-    """Interrupted: the page closed before the last step."""
+    end_reason: EndReason = ""
     previous_games: ClassVar[tuple[KitchenRecord, ...]] = ()
 
     @property
