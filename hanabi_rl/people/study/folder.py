@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.serve.lifecycle import Game, RefusedError
 from hanabi_rl.people.study.design import Study, orders, saved_study
 from hanabi_rl.people.study.participant import Participant, participant_to_json, read_participant
 from hanabi_rl.storage.dataclass_io import to_dict
@@ -175,7 +175,7 @@ class StudyFolder:
         paired = {played.paired_game for played in games if played.paired_game}
         for person in self.participants() if paired else []:
             for place, played in enumerate(person.games):
-                if played.game.game_id in paired:
+                if isinstance(played.game, Game) and played.game.game_id in paired:
                     game = dataclasses.replace(
                         played.game, moves=(), status="done", end_reason="left"
                     )
