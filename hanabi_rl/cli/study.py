@@ -19,7 +19,7 @@ from hanabi_rl.storage.words import count
 if TYPE_CHECKING:
     from hanabi_rl.people.serve.partner_protocol import LazyPartners
     from hanabi_rl.people.study.folder import StudyFolder
-    from hanabi_rl.people.study.play import StudyPlay
+    from hanabi_rl.people.study.play import ParticipantGames
 
 
 def study(
@@ -36,12 +36,12 @@ def study(
     """Run a study: participants consent, play with each agent and answer questions.
 
     Args:
-        file: TOML file with agents and questions; `casual`, `example` and `siu` are bundled.
+        file: TOML file with agents and questions; bundled: `casual`, `example`, `kitchen`, `siu`.
         state: folder for all data of the study; default: studies/NAME.
         host: address to listen on; 0.0.0.0: all addresses.
         port: port to listen on; 0: any free port.
-        move_delay: seconds before a partner's move appears.
-        slots: simultaneous games per agent in memory; further games take turns.
+        move_delay: seconds before a partner's move appears in Hanabi.
+        slots: simultaneous games of Hanabi per agent in memory; further games take turns.
         tls_cert: TLS certificate, with --tls-key; without it, use a TLS proxy.
         tls_key: key of --tls-cert.
         limits: limits per network address.
@@ -93,8 +93,8 @@ def export_games(study: Path, out: Path, unfinished: Flag = False) -> None:
 
     Args:
         study: folder of the study.
-        out: file for the games (.safetensors, AH2AC2's format, which `data convert` converts);
-            answers go to .jsonl files next to it.
+        out: file for the games (.safetensors, in Hanabi AH2AC2's format, which `data convert`
+            converts); answers go to .jsonl files next to it.
         unfinished: include games that were abandoned or are in progress.
     """
     from hanabi_rl.people.study.export import export_study
@@ -120,7 +120,7 @@ def list_games(study: Path) -> None:
         step = next_step(folder.study, person)
         playing = step.kind in ("play", "after")
         where = f"{step.kind} game {step.place + 1}" if playing else step.name
-        scores = ", ".join(str(game.table().score) for game in done) or "none"
+        scores = ", ".join(str(game.score) for game in done) or "none"
         print(
             f"{person.number:06d}  next: {where}; {len(done)} of {count(len(person.plan), 'game')} "
             f"finished, scores {scores}"
@@ -163,13 +163,18 @@ def _studies() -> Path:
     return configs_folder() / "study"
 
 
-def _tables(folder: StudyFolder, slots: int) -> tuple[StudyPlay, list[LazyPartners]]:
+def _tables(folder: StudyFolder, slots: int) -> tuple[ParticipantGames, list[LazyPartners]]:
     from hanabi_rl.agents.preloaded_profile import has_profile
     from hanabi_rl.people.serve.partner_protocol import LazyPartners, Partners
     from hanabi_rl.people.serve.runner import PartnerRunner
     from hanabi_rl.people.study.play import StudyPlay
 
     names, players = folder.study.policies, folder.study.players
+    if not folder.study.is_hanabi:
+        from hanabi_rl.people.study.kitchens import KitchenStudy, load_kitchen_agents
+
+        with progress(f"loading {', '.join(names)}"):
+            return KitchenStudy(folder, load_kitchen_agents(folder.study)), []
     with progress(f"loading {', '.join(names)}"):
         policies = dict(zip(names, load_hanabi_agents(names, players), strict=True))
     rules = policies[names[0]].rules

@@ -26,7 +26,8 @@ def report(
     """Print the results of a study with human participants.
 
     The tables have scores, ratings and rankings by agent, comparisons of agents within
-    participants, the regression of ratings on scores, and metrics of the agents' moves.
+    participants, the regression of ratings on scores, and metrics of the agents' moves. Agents of
+    different kitchens are not compared.
 
     Args:
         source: folder of a study, or games.safetensors of `hanabi-rl games export` with the files
@@ -41,19 +42,23 @@ def report(
 
     export = _read(source)
     hashes = {line["agent"]: line["policy_hash"] for line in export.lines}
+    study = export.study
+    games = {} if study.is_hanabi else {of.label: study.game_of(of) for of in study.agents}
+    if len(set(games.values())) > 1 and (gauntlet or br_prox):
+        raise ValueError("--gauntlet, --br-prox: expected a study of one kitchen, got several")
     others: dict[str, dict[str, float]] = {}
     if gauntlet is not None:
         others |= _of_study(gauntlet, _gauntlet_figures(gauntlet), hashes)
     if br_prox is not None:
         others |= _of_study(br_prox, _br_prox_figures(br_prox), hashes)
-    agents = [agent.name for agent in export.study.agents]
+    agents = [agent.label for agent in study.agents]
     played = [] if answers_only else _played(export)
-    max_score = export.games.rules.max_score
-    found = report_of(person_agent_data(export), agents, others | metrics_of(played), max_score)
+    others |= metrics_of(played) if study.is_hanabi else {}
+    found = report_of(person_agent_data(export), agents, others, export.max_score, games)
     yield f"{export.study.title}: {_people_text(export)}\n"
     yield from report_parts(found, played)
     if plot is not None:
-        plot_report(found, plot, export.study.title, max_score)
+        plot_report(found, plot, export.study.title, export.max_score)
     about = {"source": source, "title": export.study.title, "people": _people(export)}
     yield about | report_dict(found, played)
 
@@ -96,7 +101,9 @@ def _people_text(export: Export) -> str:
 
 def _played(export: Export) -> list[PlayFigures]:
     """Metrics of the agents' moves in finished games that count."""
+    from hanabi_rl.data.games import Games
     from hanabi_rl.evaluation.measure.study_games import play_figures
+    from hanabi_rl.evaluation.overcooked.study import kitchen_figures
     from hanabi_rl.people.study.export import counted_lines
 
     tables = {
@@ -108,6 +115,8 @@ def _played(export: Export) -> list[PlayFigures]:
         return []
     agents = [table[0]["agent"] for table in tables.values()]
     people = [[line["participant"] for line in table] for table in tables.values()]
+    if not isinstance(export.games, Games):
+        return kitchen_figures(export.games.select(list(tables)), agents, [of for (of,) in people])
     marks = [[turn for line in table for turn in line["questioned"]] for table in tables.values()]
     return play_figures(export.games.select(list(tables)), agents, people, marks)
 

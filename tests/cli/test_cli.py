@@ -174,7 +174,7 @@ def test_invalid_seed_names_print_one_line(command, flags, message, capsys, tmp_
         (["play", "--move-delay", "nan"], "--move-delay: expected a number from 0 to 1"),
         (["data", "info", "missing.safetensors"], "missing.safetensors"),
         (["replay", "missing.json"], "missing.json"),
-        (["study", "exampel"], "a study's TOML file, or one of casual, example, siu, got exampel"),
+        (["study", "exampel"], "one of casual, example, kitchen, siu, got exampel"),
         (["leaderboard", "--board", "no.json", "--agents", "a"], "--board: expected a leaderboard"),
         (
             ["br-prox", "bot:random", "--partners", "no"],

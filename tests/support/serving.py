@@ -136,6 +136,15 @@ STUDY = {
 }
 """Content of a TOML file: one game with each of two agents."""
 
+KITCHEN = STUDY | {
+    "game": "overcooked:cramped_room",
+    "steps": 100,
+    "agents": [{"name": "bot:errand", "games": 2, "warm_up": 1}, {"name": "bot:random"}],
+    "before": [],
+    "after_game": [{"name": "fluent", "text": "We worked together fluently."}],
+}
+"""The same for Overcooked: a practice game and a game with one agent, a game with another."""
+
 
 def make_study_play(
     folder: Path,

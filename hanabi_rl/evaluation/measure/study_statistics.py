@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -107,13 +108,20 @@ def corrected(results: Sequence[TestResult]) -> list[TestResult]:
     ]
 
 
-def compare_agents(blocks: Sequence[PersonAgentData], agents: Sequence[str]) -> list[TestResult]:
+def compare_agents(
+    blocks: Sequence[PersonAgentData],
+    agents: Sequence[str],
+    games: Mapping[str, str] = MappingProxyType({}),
+) -> list[TestResult]:
     """Compare every pair of agents, within the people who played with both: mean score and rating
     (paired t test), rank (exact binomial test), and direct preference if asked (t test). Each group
-    counts once: the mean of its people, or their majority."""
+    counts once: the mean of its people, or their majority. `games`: game of each agent, if not the
+    same; only agents of one game are compared."""
     of = {(each.person, each.agent): each for each in blocks}
     found = []
     for first, second in itertools.combinations(agents, 2):
+        if games.get(first) != games.get(second):
+            continue
         pairs = [
             (block, of[person, second])
             for (person, agent), block in of.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from hanabi_rl.evaluation.measure.study import AgentFigures, PersonAgentData, agent_figures
 from hanabi_rl.evaluation.measure.study_statistics import (
@@ -37,13 +38,15 @@ def report_of(
     agents: Sequence[str],
     others: Mapping[str, Mapping[str, float]] | None = None,
     max_score: float = float("inf"),
+    games: Mapping[str, str] = MappingProxyType({}),
 ) -> StudyReport:
     """Report on `agents`. others: other figures of the agents, name -> agent -> value, such as
-    gauntlet means; max_score: maximum of the game."""
+    gauntlet means; max_score: maximum of the game; games: game of each agent, if not the same, then
+    without regressions on scores."""
     report = StudyReport(
         agents=agent_figures(blocks, agents, max_score),
-        comparisons=compare_agents(blocks, agents),
-        curves=rating_curves(blocks),
+        comparisons=compare_agents(blocks, agents, games),
+        curves=rating_curves(blocks) if len(set(games.values())) < 2 else None,
         across=[
             finding
             for name, figures in (others or {}).items()

@@ -14,6 +14,7 @@ from hanabi_rl.evaluation.measure.study import MIN_GROUPS, AgentFigures, Figure
 from hanabi_rl.evaluation.measure.study_games import OF_AGENT, OF_TEAM, PlayFigures
 from hanabi_rl.evaluation.measure.study_statistics import Curves, TestResult
 from hanabi_rl.evaluation.measure.study_summary import StudyReport
+from hanabi_rl.evaluation.overcooked.study import OF_KITCHEN
 from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table, text_rows
 from hanabi_rl.storage.words import count
@@ -157,13 +158,18 @@ def _played_parts(played: Sequence[PlayFigures]) -> list[Part]:
     def cell(of: PlayFigures, name: str) -> str:
         return _figure(of.measures[name], ".3f") + "*" * (name in of.small)
 
-    for title, measures in (("agent's moves", OF_AGENT), ("team: interdependence", OF_TEAM)):
-        rows = [[title, *(of.agent for of in played)]]
-        rows += [[each.label, *(cell(of, each.name) for of in played)] for each in measures]
-        parts += ["", text_rows(rows)]
+    for title, measures in (
+        ("agent's moves", OF_AGENT),
+        ("team: interdependence", OF_TEAM),
+        ("kitchen", OF_KITCHEN),
+    ):
+        if measures[0].name in played[0].measures:
+            rows = [[title, *(of.agent for of in played)]]
+            rows += [[each.label, *(cell(of, each.name) for of in played)] for each in measures]
+            parts += ["", text_rows(rows)]
     if any(of.small for of in played):
         parts.append("*: small sample, bias larger than the interval (docs/metrics.md).")
-    if any(of.marked[kind] for of in played for kind in ("plays", "discards", "hints")):
+    if any(of.marked.get(kind) for of in played for kind in ("plays", "discards", "hints")):
         parts += ["", table(played, _MARKED)]
     return parts
 
@@ -241,7 +247,7 @@ def _curve_figures(curves: Curves | None) -> dict[str, Any] | None:
     }
 
 
-def plot_report(report: StudyReport, path: Path, title: str, max_score: int) -> None:
+def plot_report(report: StudyReport, path: Path, title: str, max_score: float) -> None:
     """Draw points and ratings by agent with 95% intervals, and ratings against points.
 
     The third panel has a point per person and agent, the line and, if significant, the parabola.

@@ -53,6 +53,11 @@ class Game:
         own = (dataclasses.replace(self, previous_games=()),) if self.moves else ()
         return (*self.previous_games, *own)
 
+    @property
+    def score(self) -> int:
+        """Points scored."""
+        return self.table().score
+
     def table(self) -> PythonGame:
         """Replay the position from the deal."""
         table = PythonGame(self.rules, self.deck)

@@ -1,14 +1,15 @@
 """Design of a study, read from a TOML file: `read_study`.
 
 title = "Hanabi with computer partners"     # and run_by, contact, language, players, order,
-participants = 40                           # completion_code
+participants = 40                           # seat, completion_code
+game = "overcooked:cramped_room"            # default: hanabi; and steps, steps_per_s
 [consent]                                   # version, text
 remember_people = true                      # agents keep their memory of a participant
 flag_moves = true                           # button to mark the partner's last move
 min_check_correct = 3                       # required correct answers in [[check]]
 wait_s = 120                                # if an agent is `person`: seconds to wait for one,
 fallback_agent = "bot:convention"           # and the agent that plays if no participant comes
-[[agents]]                                  # name, games, warm_up; `person`: another participant
+[[agents]]                                  # name, games, warm_up, game; `person`: a participant
 [[before]]                                  # questions: name, text, kind, low, high, choices,
 [[check]]                                   # rating; those of a check also: correct, explanation
 [[after_game]]                              # default: AFTER_GAME; `after_game = []`: no questions
@@ -70,6 +71,7 @@ AFTER_GAME = (
     Question("again", "I would play with this partner again."),
     Question("remarks", "Anything you would like to say about this game?", "text"),
 )
+_OF_HANABI = ("understood",)  # questions about hints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +83,14 @@ class StudyAgent:
     warm_up: int = 0
     """Number of initial games for familiarisation: announced as such, without questions, excluded
     from reports."""
+    game: str = ""
+    """Game with this partner, if not the study's: another kitchen of Overcooked."""
+
+    @property
+    def label(self) -> str:
+        """Name in data and reports: the agent's, with the kitchen if that is its own."""
+        kitchen = self.game.partition(":")[2] or self.game
+        return f"{self.name} in {kitchen}" if kitchen else self.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +110,15 @@ class Study:
     contact: str = ""
     language: str = "en"
     """Language of the texts in this file, as an HTML code; the table's own texts are English."""
+    game: str = "hanabi"
+    """`hanabi`, or a kitchen of Overcooked: `overcooked:cramped_room`."""
+    steps: int = 400
+    """Steps of a game of Overcooked."""
+    steps_per_s: float = 6.67
+    """Steps per second of a game of Overcooked."""
     players: int = 2
+    seat: Literal["alternate", "random", "0", "1", "2", "3", "4"] = "alternate"
+    """Participant's seat: with each agent in turn from a random one, random, or fixed."""
     order: Literal["latin", "random"] = "latin"
     participants: int = 100
     """Maximum number of participants."""
@@ -123,6 +141,15 @@ class Study:
     after_game: tuple[Question, ...] = AFTER_GAME
     after_partner: tuple[Question, ...] = ()
     at_end: tuple[Question, ...] = ()
+
+    @property
+    def is_hanabi(self) -> bool:
+        """True for Hanabi, False for Overcooked."""
+        return self.game == "hanabi"
+
+    def game_of(self, agent: StudyAgent) -> str:
+        """Name of the game with an agent."""
+        return agent.game or self.game
 
     @property
     def with_people(self) -> bool:
@@ -171,7 +198,10 @@ def study_of(content: dict[str, Any], where: str = "study") -> Study:
         if name in content
     }
     rest = {name: value for name, value in content.items() if name not in _LISTS}
-    study = dataclasses.replace(_from_table(Study, rest, where), **lists)
+    study = _from_table(Study, rest, where)
+    if not study.is_hanabi:
+        lists.setdefault("after_game", tuple(q for q in AFTER_GAME if q.name not in _OF_HANABI))
+    study = dataclasses.replace(study, **lists)
     _check(study, where)
     return study
 
@@ -220,6 +250,8 @@ def _check(study: Study, where: str) -> None:
     for name in ("version", "text"):
         _check_text(getattr(study.consent, name), f"{where}: consent.{name}")
     _check_range(study.players, 2, 5, f"{where}: players")
+    if study.seat.isdigit():
+        _check_range(int(study.seat), 0, study.players - 1, f"{where}: seat")
     _check_range(study.participants, 1, None, f"{where}: participants")
     if not study.agents:
         raise ValueError(f"{where}: agents: expected one [[agents]] or more, got none")
@@ -227,7 +259,8 @@ def _check(study: Study, where: str) -> None:
         _check_text(agent.name, f"{where}: agents[{i}].name")
         _check_range(agent.games, 1, None, f"{where}: agents[{i}].games")
         _check_range(agent.warm_up, 0, agent.games - 1, f"{where}: agents[{i}].warm_up")
-    _check_unique([agent.name for agent in study.agents], f"{where}: agents", "agent")
+    _check_unique([agent.label for agent in study.agents], f"{where}: agents", "agent")
+    (_check_hanabi if study.is_hanabi else _check_overcooked)(study, where)
     if study.with_people:
         if study.players != 2:
             raise ValueError(f"{where}: players: expected 2 with a person, got {study.players}")
@@ -250,7 +283,42 @@ def _check(study: Study, where: str) -> None:
     _check_range(study.min_check_correct, 0, len(study.check), f"{where}: min_check_correct")
 
 
-def _check_range(value: int, low: int, high: int | None, where: str) -> None:
+def _check_hanabi(study: Study, where: str) -> None:
+    for i, agent in enumerate(study.agents):
+        if agent.game:
+            raise ValueError(
+                f"{where}: agents[{i}].game: expected none in a study of hanabi, got {agent.game}"
+            )
+
+
+def _check_overcooked(study: Study, where: str) -> None:
+    from hanabi_rl.games.registry import game_from_text  # imports JAX
+
+    texts = {f"{where}: game": study.game}
+    texts |= {f"{where}: agents[{i}].game": study.game_of(of) for i, of in enumerate(study.agents)}
+    for place, text in texts.items():
+        try:
+            rules = game_from_text(text)
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+        if rules.name != "overcooked":
+            raise ValueError(
+                f"{place}: expected overcooked:KITCHEN (or hanabi for all agents), got {text}"
+            )
+    _check_range(study.steps, 1, 4095, f"{where}: steps")
+    _check_range(study.steps_per_s, 0.5, 100, f"{where}: steps_per_s")
+    of_hanabi = {
+        "players": study.players != 2,
+        "flag_moves": study.flag_moves,
+        "remember_people": study.remember_people,
+        f"agents: {PERSON}": study.with_people,
+    }
+    for name, used in of_hanabi.items():
+        if used:
+            raise ValueError(f"{where}: {name}: only in studies of hanabi, got {study.game}")
+
+
+def _check_range(value: float, low: float, high: float | None, where: str) -> None:
     if value < low or (high is not None and value > high):
         expected = f"{low} or more" if high is None else f"{low} to {high}"
         raise ValueError(f"{where}: expected {expected}, got {value}")

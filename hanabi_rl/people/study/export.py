@@ -1,18 +1,21 @@
 """Export of a study: files for training (`export_study`, `read_export`), and the data of each
 participant with each agent for statistics (`person_agent_data`).
 
-games.safetensors         games, in the format of `load_games` and `train/bc.py`
+games.safetensors         games, in the format of `load_games` and `train/bc.py`, for Overcooked in
+                          that of `load_recorded_games`
 games.jsonl               one line per game: participants, agent, times, answers, marked moves, and
                           `earlier`, the previous games of the series that the agent remembered
 games.participants.jsonl  one line per participant: order of agents, answers
 games.study.json          design of the study
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,10 +24,14 @@ from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.evaluation.measure.study import PersonAgentData, SharedGame
 from hanabi_rl.people.serve.folder import as_games
 from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.overcooked.record import KitchenRecord
 from hanabi_rl.people.study.design import SCALE, Question, Study, saved_study
 from hanabi_rl.people.study.folder import StudyFolder, study_to_json
 from hanabi_rl.people.study.participant import Participant, PlayedGame, Step, is_warm_up
 from hanabi_rl.storage.files import check_writable, read_text, write_json, write_text
+
+if TYPE_CHECKING:
+    from hanabi_rl.games.overcooked.recorded_games import RecordedGames
 
 FORMAT_VERSION = 1
 SUFFIX = ".safetensors"
@@ -37,9 +44,14 @@ class Export:
     """The games of a study, and one line of data per game in the same order."""
 
     study: Study
-    games: Games
+    games: Games | RecordedGames
     lines: Sequence[dict[str, Any]]
     people: Sequence[dict[str, Any]]
+
+    @property
+    def max_score(self) -> float:
+        """Maximum score of a game; infinite in Overcooked."""
+        return self.games.rules.max_score if isinstance(self.games, Games) else np.inf
 
     def by_person(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield (row of the game, line) for each participant in each game."""
@@ -60,8 +72,9 @@ def export_study(folder: StudyFolder, out: Path, *, unfinished: bool = False) ->
     export = gather(folder, unfinished=unfinished)
     temporary = out.with_name(f".{out.stem}.new{out.suffix}")
     try:
-        save_games(temporary, export.games)
-        load_games(temporary)  # validates by full replay
+        save, load = _file_format(folder.study)
+        save(temporary, export.games)
+        load(temporary)  # validates by full replay
         temporary.replace(out)
     finally:
         temporary.unlink(missing_ok=True)
@@ -78,7 +91,8 @@ def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
     chosen = [
         (person, place, played)
         for person in people
-        for place, played in enumerate(person.games)
+        for place, last in enumerate(person.games)
+        for played in (*last.interrupted, last)
         if played.game.moves and (unfinished or played.game.end_reason == "finished")
     ]
     if not chosen:
@@ -89,10 +103,9 @@ def gather(folder: StudyFolder, *, unfinished: bool = False) -> Export:
         for each in chosen
         if each[2].paired_game not in by_id or each[2].paired_game > each[2].game.game_id
     ]
-    games = concatenate_games([as_games(_shared_game(copies)) for copies in shared_games])
     return Export(
         folder.study,
-        dataclasses.replace(games, players=_seat_players(folder.study, shared_games)),
+        _games_of(folder.study, shared_games),
         [_game_line(folder.study, copies) for copies in shared_games],
         [_person_line(folder.study, each) for each in people],
     )
@@ -109,24 +122,53 @@ def read_export(path: Path) -> Export:
     study_file = path.with_suffix(".study.json")
     if not study_file.is_file():
         raise FileNotFoundError(f"{study_file} is missing: export the study again")
-    games, lines = load_games(path), _read_lines(path.with_suffix(".jsonl"))
+    study, lines = saved_study(study_file), _read_lines(path.with_suffix(".jsonl"))
     found = [line.get("game_id") for line in lines]
-    if found != games.game_ids.tolist():
+    games = _file_format(study)[1](path)
+    if found != (
+        games.game_ids.tolist() if study.is_hanabi else [each.game_id for each in games.origins]
+    ):
         raise ValueError(
             f"{path.with_suffix('.jsonl')}: expected one line per game of {path}, in order "
             f"({len(games)} games), got {len(found)} lines that do not match"
         )
     people = _read_lines(path.with_suffix(".participants.jsonl"))
-    return Export(saved_study(study_file), games, lines, people)
+    return Export(study, games, lines, people)
 
 
 _GameOf = tuple[Participant, int, PlayedGame]
 """(participant, index of the game among the participant's games, game)."""
 
 
+def _file_format(study: Study) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Functions that save and load the games of a study."""
+    if study.is_hanabi:
+        return save_games, load_games
+    from hanabi_rl.games.overcooked.recorded_games import load_recorded_games, save_recorded_games
+
+    return save_recorded_games, load_recorded_games
+
+
+def _games_of(study: Study, shared_games: Sequence[Sequence[_GameOf]]) -> Games | RecordedGames:
+    """Games for the file; each of Overcooked is of one participant."""
+    if study.is_hanabi:
+        joined = concatenate_games([as_games(_shared_game(copies)) for copies in shared_games])
+        return dataclasses.replace(joined, players=_seat_players(study, shared_games))
+    from hanabi_rl.people.serve.overcooked.play import recorded_games
+
+    names = {agent.label: agent.name for agent in study.agents}
+    games = [(person, played) for ((person, _, played),) in shared_games]
+    return recorded_games(
+        [played.game for _, played in games if isinstance(played.game, KitchenRecord)],
+        [(names[played.agent], played.policy) for _, played in games],
+        [person.number for person, _ in games],
+    )
+
+
 def _shared_game(copies: Sequence[_GameOf]) -> Game:
     """The game with all of its participants; a game in progress counts as abandoned."""
     game = copies[0][2].game
+    assert isinstance(game, Game)
     people = frozenset().union(*(played.game.people for _, _, played in copies))
     game = dataclasses.replace(game, people=people)
     return game if game.status == "done" else dataclasses.replace(game, end_reason="left")
@@ -139,7 +181,7 @@ def _seat_players(study: Study, shared_games: Sequence[Sequence[_GameOf]]) -> np
     rows = []
     for copies in shared_games:
         played = copies[0][2]
-        row = [-1 - agents.index(played.agent)] * played.game.rules.num_players
+        row = [-1 - agents.index(played.agent)] * study.players
         for person, _, their_game in copies:
             row[min(their_game.game.people)] = person.number
         rows.append(row)
@@ -170,13 +212,15 @@ def _player_line(
         "started_at": round(played.started_at),
         "times_ms": played.times_ms,
         "questioned": played.flagged,
-        "answers": person.answers.get(Step("after", place).name, {}),
+        "answers": {}
+        if game.end_reason == "interrupted"
+        else person.answers.get(Step("after", place).name, {}),
         "consent_version": person.consent_version,
     }
 
 
 def _person_line(study: Study, person: Participant) -> dict[str, Any]:
-    order = [study.agents[agent].name for agent in dict.fromkeys(a for a, _ in person.plan)]
+    order = [study.agents[agent].label for agent in dict.fromkeys(a for a, _ in person.plan)]
     return {
         "participant": person.number,
         "consent_version": person.consent_version,
@@ -223,7 +267,7 @@ def person_agent_data(export: Export) -> list[PersonAgentData]:
         for line in lines:
             rows.setdefault((line["participant"], line["agent"]), []).append((row, line))
     shared = {row for row, lines in lines_by_row.items() if len(lines) > 1}
-    names = [agent.name for agent in export.study.agents]
+    names = [agent.label for agent in export.study.agents]
     return [
         _block(export, people[person], agent, rows, shared)
         for agent in names
@@ -304,6 +348,7 @@ def _preference(study: Study, person: Mapping[str, Any], agent: str) -> float | 
 
 
 def _partner_moves(export: Export, row: int, line: _Line) -> int:
+    assert isinstance(export.games, Games)  # moves are flagged only in Hanabi
     players = export.games.rules.num_players
     players_of_moves = np.arange(export.games.num_actions[row]) % players
     return int((players_of_moves != line["seat"]).sum())

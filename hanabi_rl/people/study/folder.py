@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hanabi_rl.people.serve.lifecycle import RefusedError
+from hanabi_rl.people.serve.lifecycle import Game, RefusedError
 from hanabi_rl.people.study.design import Study, orders, saved_study
 from hanabi_rl.people.study.participant import Participant, participant_to_json, read_participant
 from hanabi_rl.storage.dataclass_io import to_dict
@@ -175,7 +175,7 @@ class StudyFolder:
         paired = {played.paired_game for played in games if played.paired_game}
         for person in self.participants() if paired else []:
             for place, played in enumerate(person.games):
-                if played.game.game_id in paired:
+                if isinstance(played.game, Game) and played.game.game_id in paired:
                     game = dataclasses.replace(
                         played.game, moves=(), status="done", end_reason="left"
                     )
@@ -228,12 +228,17 @@ def _order(study: Study, participants: list[Participant]) -> tuple[int, tuple[in
 
 
 def _plan(study: Study, order: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """(agent, participant's seat) of each game; seats rotate from a random one, per agent."""
+    """(agent, participant's seat) of each game, see `Study.seat`."""
     plan = []
     for agent in order:
         first = secrets.randbelow(study.players)
-        games = range(study.agents[agent].games)
-        plan += [(agent, (first + game) % study.players) for game in games]
+        for game in range(study.agents[agent].games):
+            if study.seat == "alternate":
+                seat = (first + game) % study.players
+            else:
+                random_seat = secrets.randbelow(study.players)
+                seat = random_seat if study.seat == "random" else int(study.seat)
+            plan.append((agent, seat))
     return tuple(plan)
 
 

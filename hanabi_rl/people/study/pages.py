@@ -26,7 +26,7 @@ from starlette.websockets import WebSocket
 
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.request_limits import RequestLimiter, address_of
-from hanabi_rl.people.serve.web import HERE, REFUSED, GameSockets, WithHeaders, check_origin
+from hanabi_rl.people.serve.web import HERE, REFUSED, WithHeaders, check_origin
 from hanabi_rl.people.study.design import SCALE
 from hanabi_rl.people.study.folder import SECRET, new_secret
 from hanabi_rl.people.study.participant import (
@@ -38,7 +38,7 @@ from hanabi_rl.people.study.participant import (
     parse_step,
     questions_of,
 )
-from hanabi_rl.people.study.play import StudyPlay
+from hanabi_rl.people.study.play import ParticipantGames
 from hanabi_rl.people.study.requests import StudyCookie, read_form
 
 NO_COOKIE = (
@@ -60,9 +60,9 @@ _CONSENT_S = 600  # lifetime of the consent before the code replaces it
 class Pages:
     """Request handlers of a study."""
 
-    def __init__(self, play: StudyPlay, move_delay: float, limiter: RequestLimiter) -> None:
+    def __init__(self, play: ParticipantGames, move_delay: float, limiter: RequestLimiter) -> None:
         self.play, self.folder, self.study = play, play.folder, play.folder.study
-        self.sockets, self.limiter = GameSockets(play, move_delay), limiter
+        self.sockets, self.limiter = play.sockets(move_delay), limiter
         self._templates = Jinja2Templates(HERE / "templates")
         version = self.study.consent.version.encode()
         self._agreed = f"agreed-{hashlib.sha256(version).hexdigest()[:16]}"
@@ -149,6 +149,9 @@ class Pages:
         """Show the participant's next step, or redirect to it."""
         person = self._require_participant(request)
         step = next_step(self.study, person)
+        begins = step.kind in ("check", "play") and not ("check" in person.answers or person.games)
+        if begins and "ready" not in request.query_params and (page := self.play.instructions()):
+            return self.page(request, page[0], **page[1])
         if step.kind == "play":
             try:
                 game_id = self.play.deal(person, step.place)
@@ -231,7 +234,7 @@ class Pages:
         texts = [(each.text, answers[each.name]) for each in questions if each.name in answers]
         if person is not None and "ranking" in answers:
             for agent in person.agents_played(self.study):
-                if place := answers["ranking"].get(self.study.agents[agent].name):
+                if place := answers["ranking"].get(self.study.agents[agent].label):
                     texts.append((f"The partner of {self._games_with(person, agent)}", place))
         return texts
 
@@ -258,7 +261,7 @@ class Pages:
             "study_stop.html",
             owner=_owner(person),
             more=len(person.plan) - len(person.games),
-            playing=any(played.game.status == "active" for played in person.games),
+            playing=any(played.is_open for played in person.games),
         )
 
     async def stop(self, request: Request) -> Response:
@@ -268,7 +271,7 @@ class Pages:
             return RedirectResponse("next", 303)
         self.play.waiting.leave(person.number)
         for played in person.games:
-            if played.game.status == "active":
+            if played.is_open:
                 with contextlib.suppress(RefusedError):
                     self.play.leave(played.game.game_id)
                     await self.sockets.show(played.game.game_id)
@@ -277,17 +280,13 @@ class Pages:
 
     async def table(self, request: Request) -> Response:
         """Page of one of the participant's games."""
-        person = self._require_participant(request)
-        if not self.play.holds(person, request.path_params["game"]):
+        person, game_id = self._require_participant(request), request.path_params["game"]
+        if not self.play.holds(person, game_id):
             raise HTTPException(404, "you have no such game")
-        return self.page(
-            request,
-            "table.html",
-            watched=False,
-            players=self.play.rules.num_players,
-            owner=_owner(person),
-            is_warm_up=self.play.is_warm_up(request.path_params["game"]),
-        )
+        if (page := self.play.page(game_id)) is None:
+            return RedirectResponse("../next", 303)
+        values = page[1] | {"owner": _owner(person), "is_warm_up": self.play.is_warm_up(game_id)}
+        return self.page(request, page[0], **values)
 
     async def socket(self, socket: WebSocket) -> None:
         """WebSocket of a game."""
@@ -352,10 +351,11 @@ class Pages:
         return self._templates.TemplateResponse(request, name, base | values, status)
 
     def _done(self, request: Request, person: Participant) -> Response:
-        """Last page, the first to name the partners."""
+        """Last page, the first to name the partners; in Overcooked they are never named."""
         partners = [
             (self._games_with(person, agent), self._name_of(person, agent))
             for agent in person.agents_played(self.study)
+            if self.study.is_hanabi
         ]
         screened = not person.may_play(self.study)
         return self.page(request, "study_done.html", partners=partners, screened=screened)
@@ -379,7 +379,7 @@ class Pages:
         agents_played = person.agents_played(self.study)
         ranks = list(map(str, range(1, len(agents_played) + 1)))
         places = {
-            self.study.agents[agent].name: int(value)
+            self.study.agents[agent].label: int(value)
             for number, agent in enumerate(agents_played)
             if (value := form.get(f"rank_{number}", "")) in ranks
         }
@@ -429,12 +429,12 @@ def _is_owner(person: Participant, form: dict[str, str]) -> bool:
 
 
 def _can_stop(person: Participant) -> bool:
-    going_on = any(played.game.status == "active" for played in person.games)
+    going_on = any(played.is_open for played in person.games)
     return not person.stopped and (going_on or len(person.games) < len(person.plan))
 
 
 def make_study(
-    play: StudyPlay,
+    play: ParticipantGames,
     move_delay: float = 0.8,
     limiter: RequestLimiter | None = None,
     at_end: Callable[[], object] = lambda: None,

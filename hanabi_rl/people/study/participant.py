@@ -11,7 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from hanabi_rl.people.serve.folder import game_from_json, game_to_json
 from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.overcooked.record import KitchenRecord
 from hanabi_rl.people.study.design import Question, Study
+from hanabi_rl.storage.dataclass_io import from_dict, to_dict
 from hanabi_rl.storage.files import read_json
 from hanabi_rl.storage.renamed_fields import current_name
 
@@ -26,18 +28,25 @@ Answers = dict[str, Any]
 class PlayedGame:
     """One game of a participant."""
 
-    game: Game
+    game: Game | KitchenRecord
     agent: str
     policy: str  # identity of the agent
     started_at: float  # seconds since the epoch
     times_ms: tuple[int, ...] = ()
-    """Milliseconds from the deal to each move."""
+    """Milliseconds from the deal to each move; in real time from the first step to each step."""
     paired_game: int = 0
     """Id of the same game in the other participant's file; 0: none."""
     replaced_by_agent: bool = False
     """An agent played because no participant came."""
     flagged: tuple[int, ...] = ()
     """Indices of the partner's moves that the participant marked as questionable, ascending."""
+    interrupted: tuple[PlayedGame, ...] = ()
+    """Earlier games of this round, each ended by a closed page; only in real time."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if the round is still to be played or to be played again."""
+        return self.game.status == "active" or self.game.end_reason == "interrupted"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +89,9 @@ class Participant:
         return tuple(
             dataclasses.replace(each.game, previous_games=())
             for each in self.games
-            if (each.agent, each.policy) == (agent, policy) and each.game.moves
+            if isinstance(each.game, Game)
+            and (each.agent, each.policy) == (agent, policy)
+            and each.game.moves
         )
 
     def number_correct(self, study: Study) -> int:
@@ -95,23 +106,27 @@ class Participant:
 
 def participant_to_json(person: Participant) -> dict[str, Any]:
     """Convert a participant to the content of its file."""
-    games = [
-        {
-            **game_to_json(played.game),
-            "status": played.game.status,
-            "end_reason": played.game.end_reason,
-            "agent": played.agent,
-            "policy": played.policy,
-            "started_at": played.started_at,
-            "times_ms": played.times_ms,
-            "questioned": played.flagged,
-            "twin": played.paired_game,
-            "instead": played.replaced_by_agent,
-        }
-        for played in person.games
-    ]
     fields = {f.name: getattr(person, f.name) for f in dataclasses.fields(person)}
+    games = [_played_to_json(played) for played in person.games]
     return {"format_version": FORMAT_VERSION} | fields | {"games": games}
+
+
+def _played_to_json(played: PlayedGame) -> dict[str, Any]:
+    game = played.game
+    if isinstance(game, KitchenRecord):
+        interrupted = [_played_to_json(each) for each in played.interrupted]
+        content = {"kitchen": to_dict(game), "interrupted": interrupted}
+    else:
+        content = {**game_to_json(game), "status": game.status, "end_reason": game.end_reason}
+    return content | {
+        "agent": played.agent,
+        "policy": played.policy,
+        "started_at": played.started_at,
+        "times_ms": played.times_ms,
+        "questioned": played.flagged,
+        "twin": played.paired_game,
+        "instead": played.replaced_by_agent,
+    }
 
 
 def read_participant(path: Path) -> Participant:
@@ -124,8 +139,8 @@ def read_participant(path: Path) -> Participant:
         games_before: dict[int, Game] = {}
         for game in content.pop("games"):
             games.append(_played(game, games_before))
-            game_id = games[-1].game.game_id
-            games_before[game_id] = dataclasses.replace(games[-1].game, previous_games=())
+            if isinstance(now := games[-1].game, Game):
+                games_before[now.game_id] = dataclasses.replace(now, previous_games=())
         plan = tuple((agent, seat) for agent, seat in content.pop("plan"))
         return Participant(plan=plan, games=tuple(games), **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -136,11 +151,15 @@ def read_participant(path: Path) -> Participant:
 
 def _played(content: dict[str, Any], games_before: Mapping[int, Game]) -> PlayedGame:
     """`games_before`: the participant's earlier games, by id."""
-    game = dataclasses.replace(
-        game_from_json(content, lambda game_id, _: games_before[game_id]),
-        status=content["status"],
-        end_reason=content["end_reason"],
-    )
+    game: Game | KitchenRecord
+    if "kitchen" in content:
+        game = from_dict(KitchenRecord, content["kitchen"], where="kitchen")
+    else:
+        game = dataclasses.replace(
+            game_from_json(content, lambda game_id, _: games_before[game_id]),
+            status=content["status"],
+            end_reason=content["end_reason"],
+        )
     return PlayedGame(
         game=game,
         agent=current_name(content["agent"]),
@@ -150,6 +169,7 @@ def _played(content: dict[str, Any], games_before: Mapping[int, Game]) -> Played
         flagged=tuple(content.get("questioned", ())),
         paired_game=content.get("twin", 0),
         replaced_by_agent=content.get("instead", False),
+        interrupted=tuple(_played(each, {}) for each in content.get("interrupted", ())),
     )
 
 
@@ -191,7 +211,7 @@ def next_step(study: Study, person: Participant) -> Step:
                     return Step("play", place)
                 break
             game = person.games[place].game
-            if game.status == "active":
+            if person.games[place].is_open:
                 return Step("play", place)
             has_form = study.after_game and game.moves and not is_warm_up(study, person, place)
             if has_form and (step := Step("after", place)).name not in person.answers:

@@ -1,10 +1,14 @@
-"""Games of a study: `StudyPlay`. No JAX: partners are queried through `Partners`."""
+"""Games of a study: `ParticipantGames`, and `StudyPlay` for Hanabi. No JAX: partners are queried
+through `Partners`."""
 
 import contextlib
 import dataclasses
 import functools
 import secrets
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+from starlette.websockets import WebSocket
 
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.view_json import Frame
@@ -18,6 +22,7 @@ from hanabi_rl.people.serve.lifecycle import (
 )
 from hanabi_rl.people.serve.partner_protocol import PartnerAction, Partners
 from hanabi_rl.people.serve.tables import GameTables
+from hanabi_rl.people.serve.web import GameSockets
 from hanabi_rl.people.study.design import PERSON
 from hanabi_rl.people.study.folder import StudyFolder
 from hanabi_rl.people.study.matching import WaitingRoom, balance, sync_with_pair
@@ -28,7 +33,79 @@ AGENT_NAME = "computer"  # hides the agents' names until the end
 PARTNER_NAME = "partner"  # a human partner, in studies with pairs of participants
 
 
-class StudyPlay(GameTables):
+Page = tuple[str, dict[str, Any]]
+"""Template and its values."""
+
+
+class Sockets(Protocol):
+    """Connections of the pages of games."""
+
+    async def serve(self, socket: WebSocket, game_id: int) -> None:
+        """Serve one connection to its close."""
+
+    async def show(self, game_id: int) -> None:
+        """Send a game that has changed to its players."""
+
+    async def end(self, game_id: int) -> None:
+        """Close a game that no longer exists."""
+
+    async def disconnect(self, game_id: int, reason: str) -> None:
+        """Close all connections of a game."""
+
+    async def close(self) -> None:
+        """The server stops."""
+
+
+class ParticipantGames:
+    """Base class of the games of all participants of the study in `folder`, one class per game.
+
+    policies: agent -> identity. Raises ValueError if an agent has changed since earlier games.
+    """
+
+    def __init__(self, folder: StudyFolder, policies: Mapping[str, str]) -> None:
+        folder.check_agents(policies)
+        self.folder, self._policies = folder, policies
+        self._owners: dict[int, tuple[int, int]] = {}  # game -> (participant, game index)
+        self.waiting = WaitingRoom(folder.study.wait_s, folder.clock)
+
+    def instructions(self) -> Page | None:
+        """Page before the first game, if the game has one."""
+        return None
+
+    def page(self, game_id: int) -> Page | None:
+        """Page of a game; None if it is over and has no page."""
+        raise NotImplementedError
+
+    def sockets(self, move_delay: float) -> Sockets:
+        """Connections of the games' pages; `move_delay`: seconds before a partner's move."""
+        raise NotImplementedError
+
+    def deal(self, person: Participant, place: int) -> int | None:
+        """Return the id of a participant's game `place`, dealt if necessary; None: waiting for
+        another participant. Raises RefusedError after withdrawal."""
+        raise NotImplementedError
+
+    def leave(self, game_id: int) -> object:
+        """End a game early and save it as unfinished. Raises RefusedError."""
+        raise NotImplementedError
+
+    def forget(self, number: int) -> tuple[list[int], list[int]]:
+        """Drop the games of a withdrawn participant; return their ids, and the ids of the other
+        participants' copies, which have lost their moves."""
+        raise NotImplementedError
+
+    def holds(self, person: Participant, game_id: int) -> bool:
+        """True if this is the participant's game."""
+        return self._owners.get(game_id, (-1, -1))[0] == person.number
+
+    def is_warm_up(self, game_id: int) -> bool:
+        """True if the game is a warm-up, which does not count; False after withdrawal."""
+        number, place = self._owners[game_id]
+        person = self.folder.get(number)
+        return person is not None and is_warm_up(self.folder.study, person, place)
+
+
+class StudyPlay(GameTables, ParticipantGames):
     """Games of all participants of the study in `folder`, each with an agent or with each other.
 
     partners: agent -> backend of its seats; policies: agent -> identity, saved with every game;
@@ -44,15 +121,13 @@ class StudyPlay(GameTables):
         policies: Mapping[str, str],
         remembering: Collection[str] = (),
     ) -> None:
-        super().__init__(rules)
-        folder.check_agents(policies)
-        self.folder, self._partners, self._policies = folder, partners, policies
+        GameTables.__init__(self, rules)
+        ParticipantGames.__init__(self, folder, policies)
+        self._partners = partners
         self._remembering = remembering if folder.study.remember_people else ()
-        self._owners: dict[int, tuple[int, int]] = {}  # game -> (participant, game index)
         self._agents: dict[int, str] = {}
         self._flagged: dict[int, frozenset[int]] = {}
         self._pairs: dict[int, int] = {}  # game -> copy of the other participant
-        self.waiting = WaitingRoom(folder.study.wait_s, folder.clock)
         _rollback_partial_deals(folder)
         for person in folder.participants():
             for place, played in enumerate(person.games):
@@ -63,9 +138,16 @@ class StudyPlay(GameTables):
                 if game != self._games[game_id]:
                     self._carry_out(game, Effects())
 
+    def page(self, game_id: int) -> Page:
+        """See `ParticipantGames.page`."""
+        return "table.html", {"watched": False, "players": self.rules.num_players}
+
+    def sockets(self, move_delay: float) -> Sockets:
+        """See `ParticipantGames.sockets`."""
+        return GameSockets(self, move_delay)
+
     def deal(self, person: Participant, place: int) -> int | None:
-        """Return the id of a participant's game `place`, dealt if necessary; None: waiting for
-        another participant. Raises RefusedError after withdrawal."""
+        """See `ParticipantGames.deal`."""
         if place < len(person.games):
             return person.games[place].game.game_id
         study = self.folder.study
@@ -123,7 +205,7 @@ class StudyPlay(GameTables):
         if game_id in self._pairs:
             number, place = self._owners[game_id]
             if person := self.folder.get(number):
-                self._games[game_id] = person.games[place].game
+                self._games[game_id] = _hanabi(person.games[place])
         return super().game(game_id)
 
     def move(self, game_id: int, turn: int, action: int) -> Game:
@@ -151,16 +233,6 @@ class StudyPlay(GameTables):
     def partner_to_move(self, game_id: int) -> bool:
         """See `GameTables.partner_to_move`; False for participants."""
         return game_id not in self._pairs and super().partner_to_move(game_id)
-
-    def holds(self, person: Participant, game_id: int) -> bool:
-        """True if this is the participant's game."""
-        return self._owners.get(game_id, (-1, -1))[0] == person.number
-
-    def is_warm_up(self, game_id: int) -> bool:
-        """True if the game is a warm-up, which does not count; False after withdrawal."""
-        number, place = self._owners[game_id]
-        person = self.folder.get(number)
-        return person is not None and is_warm_up(self.folder.study, person, place)
 
     def mark(self, game_id: int, turn: int, flagged: bool) -> None:
         """See `GameTables.mark`; saved with the game's moves."""
@@ -193,8 +265,7 @@ class StudyPlay(GameTables):
         return frame
 
     def forget(self, number: int) -> tuple[list[int], list[int]]:
-        """Drop the games of a withdrawn participant; return their ids, and the ids of the other
-        participants' copies, which have lost their moves."""
+        """See `ParticipantGames.forget`."""
         self.waiting.leave(number)
         game_ids = [game_id for game_id, (owner, _) in self._owners.items() if owner == number]
         pairs = [pair for game_id in game_ids for pair in self.paired_games(game_id)]
@@ -233,10 +304,16 @@ class StudyPlay(GameTables):
         game_id = played.game.game_id
         self._owners[game_id] = number, place
         self._agents[game_id] = played.agent
-        self._games[game_id] = played.game
+        self._games[game_id] = _hanabi(played)
         self._flagged[game_id] = frozenset(played.flagged)
         if played.paired_game:
             self._pairs[game_id] = played.paired_game
+
+
+def _hanabi(played: PlayedGame) -> Game:
+    if not isinstance(played.game, Game):
+        raise TypeError(f"expected a game of Hanabi, got {type(played.game).__name__}")
+    return played.game
 
 
 def _rollback_partial_deals(folder: StudyFolder) -> None:

@@ -14,12 +14,16 @@ from support.browser import (
     until,
     violations,
 )
-from support.serving import Simple, make_study_play, serve_app
+from support.serving import KITCHEN, Simple, make_study_play, serve_app
 
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.overcooked.transitions import STAY, UP
 from hanabi_rl.people.serve.folder import GameFolder
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.web import make_app
+from hanabi_rl.people.study.design import study_of
+from hanabi_rl.people.study.folder import StudyFolder
+from hanabi_rl.people.study.kitchens import KitchenStudy, load_kitchen_agents
 from hanabi_rl.people.study.pages import make_study
 
 pytestmark = NEEDS_BROWSER
@@ -137,3 +141,39 @@ def test_partner_memory_is_deleted_only_when_confirmed(tmp_path, open_page):
             page.locator("#sure-yes").click()
         page.wait_for_selector(".board")
         assert len(play._games) == 2
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["wide", "phone"])
+def test_kitchen_study_has_no_accessibility_violations(tmp_path, open_page, size):
+    agents = [{"name": "bot:errand", "warm_up": 1, "games": 2}]
+    study = study_of(KITCHEN | {"agents": agents, "steps": 30, "steps_per_s": 10, "seat": "0"})
+    play = KitchenStudy(StudyFolder(tmp_path, study), load_kitchen_agents(study))
+    is_phone = size == SIZES[1]
+
+    def fine(page):
+        assert violations(page) == [] and not scrolls_sideways(page)
+
+    with serve_app(make_study(play)) as address:
+        page = open_page(address, size, "button.go", reduced_motion="reduce", has_touch=is_phone)
+        page.locator("button.go").click()
+        page.wait_for_selector(".recipe")
+        fine(page)
+        press(page, ["Enter"])  # the button has the focus
+        for game in range(2):
+            page.wait_for_selector("#start:enabled", timeout=120_000)
+            assert page.locator("text=practice game").count() == (game == 0)
+            fine(page)
+            if is_phone:
+                page.locator("#start").tap()
+                page.locator(".pad [data-action='0']").tap()
+            else:
+                press(page, ["Enter", "ArrowUp", "Escape"])  # Escape stops no game of a study
+            until(page, "times.first > 0")
+            page.wait_for_selector("#next:not([hidden])")
+            fine(page)
+            press(page, ["Enter"])
+        page.wait_for_selector("fieldset")
+    (person,) = play.folder.participants()
+    for played in person.games:
+        assert played.game.end_reason == "finished" and played.game.dropped_presses == 0
+        assert [own for own, _ in played.game.moves if own != STAY] == [UP]

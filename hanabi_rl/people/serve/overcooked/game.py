@@ -15,6 +15,7 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.state import Scene, State, unpack_scene
 from hanabi_rl.games.overcooked.transitions import STAY
+from hanabi_rl.people.serve.overcooked.record import KitchenRecord
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
 QUEUE_SIZE = 6
@@ -79,6 +80,8 @@ class KitchenGame:
         self.state: State = _start(rules)
         self.actions: list[tuple[int, int]] = []
         self.rewards: list[int] = []
+        self.times: list[float] = []
+        """Time of each step on the clock, seconds."""
 
     @property
     def over(self) -> bool:
@@ -94,6 +97,21 @@ class KitchenGame:
     def scene(self) -> Scene:
         """The game now."""
         return unpack_scene(self.rules.layout, self.state)
+
+    def record(self, steps_per_s: float) -> KitchenRecord:
+        """The game so far as plain data."""
+        return KitchenRecord(
+            game_id=self.game_id,
+            kitchen=self.rules.kitchen,
+            starts=self.rules.layout.start(self.rules.starts),
+            seat=self.seat,
+            seed=self.seed,
+            steps_per_s=steps_per_s,
+            moves=tuple(self.actions),
+            rewards=tuple(self.rewards),
+            late_actions=self.late_actions,
+            dropped_presses=self.keys.dropped,
+        )
 
     def step(self, answer: int | None) -> None:
         """Make one step with the person's next key and the agent's answer (None: too late)."""

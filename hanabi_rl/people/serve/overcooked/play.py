@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from hanabi_rl.games.overcooked.recorded_games import (
 )
 from hanabi_rl.games.overcooked.render import CELL, PLAYER_LOOKS, scene_svg, terrain_svg
 from hanabi_rl.games.overcooked.state import unpack_scene
-from hanabi_rl.games.overcooked.transitions import ACTION_NAMES
+from hanabi_rl.games.overcooked.transitions import ACTION_NAMES, STAY
 from hanabi_rl.people.serve.overcooked.game import AgentSeat, KitchenGame
+from hanabi_rl.people.serve.overcooked.record import KitchenRecord
 
 UNFINISHED = "unfinished"
 """Folder of games that ended before their last step."""
@@ -66,11 +68,7 @@ class KitchenPlay:
 
     def warm_up(self) -> None:
         """Compile the programs of a game: agent, step, replay."""
-        game = KitchenGame(0, self.rules, 0)
-        AgentSeat(self.agent, game).answer(game.state, 0)
-        while not game.over:
-            game.step(None)
-        replay_games(self._recorded(game))
+        compile_game(self.agent, self.rules)
 
     def new_game(self) -> tuple[KitchenGame, AgentSeat]:
         """Prepare the next game; the agent begins to compute its first action."""
@@ -113,32 +111,61 @@ class KitchenPlay:
         return folder / f"{self.kitchen.name}-{game_id}.safetensors"
 
     def _recorded(self, game: KitchenGame) -> RecordedGames:
-        seats = np.arange(2) == game.seat
-        named = {
-            field: tuple("" if is_human else text for is_human in seats.tolist())
-            for field, text in (("agents", self.name), ("identities", self.agent.identity()))
-        }
-        origin = GameOrigin(
-            game_id=game.game_id,
-            seed=game.seed,
-            steps_per_s=self.steps_per_s,
-            late_actions=game.late_actions,
-            dropped_presses=game.keys.dropped,
-            **named,
-        )
-        return RecordedGames(
-            kitchens=(self.kitchen.name,),
-            layout=np.zeros(1, np.uint8),
-            starts=np.array([self.kitchen.start(self.rules.starts)], np.uint8),
-            lengths=np.array([len(game.actions)], np.int32),
-            actions=np.array(game.actions, np.uint8),
-            scores=np.array([game.score], np.int32),
-            pairs=np.zeros(1, np.int32),
-            is_test=np.zeros(1, bool),
-            rewards=np.array(game.rewards, np.uint8),
-            human_seats=seats[None],
-            origins=(origin,),
-        )
+        record = game.record(self.steps_per_s)
+        return recorded_games([record], [(self.name, self.agent.identity())])
+
+
+def compile_game(agent: Policy, rules: Overcooked) -> None:
+    """Compile the programs of a game: agent, step, replay."""
+    game = KitchenGame(0, rules, 0)
+    seat = AgentSeat(agent, game)
+    for step in range(2):  # two programs: the types of the first carry differ
+        game.step(seat.answer(game.state, step))
+    stays = dataclasses.replace(
+        game.record(1.0), moves=((STAY, STAY),) * rules.horizon, rewards=(0,) * rules.horizon
+    )
+    replay_games(recorded_games([stays], [("", "")]))
+
+
+def recorded_games(
+    records: Sequence[KitchenRecord],
+    agents: Sequence[tuple[str, str]],
+    people: Sequence[int] = (0,),
+) -> RecordedGames:
+    """Join games of people and agents.
+
+    Args:
+        records: N games with moves.
+        agents: name and identity of the agent of each game.
+        people: person of each game, as `RecordedGames.pairs`.
+    """
+    kitchens = tuple(dict.fromkeys(record.kitchen for record in records))
+    return RecordedGames(
+        kitchens=kitchens,
+        layout=np.array([kitchens.index(record.kitchen) for record in records], np.uint8),
+        starts=np.array([record.starts for record in records], np.uint8),
+        lengths=np.array([len(record.moves) for record in records], np.int32),
+        actions=np.array([step for record in records for step in record.moves], np.uint8),
+        scores=np.array([record.score for record in records], np.int32),
+        pairs=np.array(people, np.int32),
+        is_test=np.zeros(len(records), bool),
+        rewards=np.array([points for record in records for points in record.rewards], np.uint8),
+        human_seats=np.array([np.arange(2) == record.seat for record in records]),
+        origins=tuple(_origin(*each) for each in zip(records, agents, strict=True)),
+    )
+
+
+def _origin(record: KitchenRecord, agent: tuple[str, str]) -> GameOrigin:
+    name, identity = (tuple("" if s == record.seat else text for s in (0, 1)) for text in agent)
+    return GameOrigin(
+        game_id=record.game_id,
+        agents=name,
+        identities=identity,
+        seed=record.seed,
+        steps_per_s=record.steps_per_s,
+        late_actions=record.late_actions,
+        dropped_presses=record.dropped_presses,
+    )
 
 
 Find = Callable[[int], RecordedGames]

@@ -3,8 +3,9 @@
 The socket sends `{"type": "ready", "scene": SVG, "seat": 0}` (a game can start), `{"type": "step",
 "step": n, "score": n, "scene": SVG, "late": n, "dropped": n}` and `{"type": "over", "score": n,
 "finished": true, "late": n, "dropped": n, "saved": path, "replay": link}`, the last two null if no
-step was made; `{"type": "error", "text": ...}`. It accepts `{"start": true}`, `{"press": action}`,
-`{"hold": action}`, `{"release": action}` and `{"stop": true}`. A closed page ends its game.
+step was made; `{"type": "gone"}` (in a study: this game has ended); `{"type": "error", "text":
+...}`. It accepts `{"start": true}`, `{"press": action}`, `{"hold": action}`, `{"release": action}`
+and `{"stop": true}`. A closed page ends its game.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
@@ -28,6 +30,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from hanabi_rl.games.overcooked.dynamics import SOUP_POINTS
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.render import CELL, PLAYER_LOOKS, icon_svg, scene_svg, terrain_svg
 from hanabi_rl.games.overcooked.state import COOK_TIME, DISH, ONION, SOUP
 from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS
@@ -83,18 +86,34 @@ async def play_in_real_time(
         if game.stopped:
             return
         game.step(agent.take())
+        game.times.append(clock.time())
         if not game.over:
             agent.ask()
         await show(game)
         due = max(due + 1 / steps_per_s, clock.time())
 
 
+class Rounds(Protocol):
+    """Source of the games of one page."""
+
+    steps_per_s: float
+
+    def new_game(self) -> tuple[KitchenGame, AgentSeat] | None:
+        """Prepare the next game; None: there is none."""
+
+    def start(self, game: KitchenGame) -> None:
+        """The game begins."""
+
+    def save(self, game: KitchenGame) -> Path | None:
+        """Save a game that has ended; return its file, if it has one."""
+
+
 class GameSocket:
     """Connection of one page, which plays one game after another."""
 
-    def __init__(self, play: KitchenPlay, socket: WebSocket, clock: Clock) -> None:
+    def __init__(self, play: Rounds, socket: WebSocket, clock: Clock) -> None:
         self._play, self._socket, self._clock = play, socket, clock
-        self._game, self._agent = play.new_game()
+        self._next = play.new_game()
         self._running: asyncio.Task[None] | None = None
 
     async def serve(self) -> None:
@@ -113,49 +132,55 @@ class GameSocket:
         finally:
             await asyncio.shield(self._stop())  # the game is saved when the server stops, too
 
+    async def close(self, reason: str) -> None:
+        """End the game in progress and close the connection."""
+        await self._stop()
+        with contextlib.suppress(RuntimeError):
+            await self._socket.close(REFUSED, reason)
+
     async def _handle(self, message: Message) -> str | None:
         """Handle one message; return its problem, if any."""
+        if self._next is None:
+            return None
+        game, agent = self._next
         try:
             match message_content(message):
                 case {"start": True}:
                     if self._running is None:
-                        self._play.start(self._game)
-                        self._running = asyncio.create_task(self._run())
+                        self._play.start(game)
+                        self._running = asyncio.create_task(self._run(game, agent))
                 case {"stop": True}:
                     await self._stop()
                 case {"press": int(action)} if 0 <= action < NUM_ACTIONS:
                     if self._running is not None:
-                        self._game.keys.press(action)
+                        game.keys.press(action)
                 case {"hold": int(action)} if 0 <= action < NUM_ACTIONS:
-                    self._game.keys.hold(action)
+                    game.keys.hold(action)
                 case {"release": int(action)} if 0 <= action < NUM_ACTIONS:
-                    self._game.keys.release(action)
+                    game.keys.release(action)
                 case _:
                     return "expected start, stop, or an action to press, hold or release"
         except RefusedError as error:
             return str(error)
         return None
 
-    async def _run(self) -> None:
+    async def _run(self, game: KitchenGame, agent: AgentSeat) -> None:
         try:
-            await play_in_real_time(
-                self._game, self._agent, self._play.steps_per_s, self._clock, self._show
-            )
+            await play_in_real_time(game, agent, self._play.steps_per_s, self._clock, self._show)
         except WebSocketDisconnect:
             pass  # page closed
         except Exception:
             logging.getLogger(__name__).exception("the game failed")
             await self._report("The game failed (details in the terminal).")
-        await self._end()
+        await self._end(game)
 
     async def _stop(self) -> None:
         """End the game in progress; its steps are saved."""
-        if self._running is not None:
-            self._game.stopped = True
+        if self._running is not None and self._next is not None:
+            self._next[0].stopped = True
             await self._running
 
-    async def _end(self) -> None:
-        game = self._game
+    async def _end(self, game: KitchenGame) -> None:
         over = {"type": "over", "score": game.score, "finished": game.over, **_counts(game)}
         try:
             path = await asyncio.to_thread(self._play.save, game)
@@ -165,18 +190,22 @@ class GameSocket:
             path = None
         saved = None if path is None else str(path)
         link = None if path is None else f"replay/{game.game_id}"
-        self._game, self._agent = self._play.new_game()
+        self._next = self._play.new_game()
         self._running = None
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._send(over | {"saved": saved, "replay": link})
-            await self._send_ready()
+            if self._next is not None:
+                await self._send_ready()
 
     async def _show(self, game: KitchenGame) -> None:
         step = {"type": "step", "step": len(game.actions), "score": game.score, **_counts(game)}
         await self._send(step | {"scene": scene_svg(game.scene, game.seat)})
 
     async def _send_ready(self) -> None:
-        game = self._game
+        if self._next is None:
+            await self._send({"type": "gone"})
+            return
+        game = self._next[0]
         scene = scene_svg(game.scene, game.seat)
         await self._send({"type": "ready", "scene": scene, "seat": game.seat})
 
@@ -190,6 +219,38 @@ class GameSocket:
 
 def _counts(game: KitchenGame) -> dict[str, int]:
     return {"late": game.late_actions, "dropped": game.keys.dropped}
+
+
+def kitchen_values(rules: Overcooked, steps_per_s: float, agent: str) -> dict[str, Any]:
+    """Values of the page of a game; `agent`: name of the partner on the page."""
+    return {
+        "kitchen": rules.kitchen.replace("_", " "),
+        "agent": agent,
+        "box": f"0 0 {CELL * rules.layout.width} {CELL * rules.layout.height}",
+        "terrain": terrain_svg(rules.layout),
+        "looks": json.dumps(PLAYER_LOOKS),
+        "horizon": rules.horizon,
+        "steps_per_s": steps_per_s,
+        "soup_points": SOUP_POINTS,
+        "cook_s": COOK_TIME / steps_per_s,
+        "icons": {
+            name: icon_svg(thing)
+            for name, thing in (("onion", ONION), ("dish", DISH), ("soup", SOUP))
+        },
+    }
+
+
+async def agent_is_ready(socket: WebSocket, compiled: Awaitable[None]) -> bool:
+    """Wait until the agent can play; otherwise report it and close the connection."""
+    try:
+        await asyncio.shield(compiled)
+    except Exception:
+        logging.getLogger(__name__).exception("the agent failed")
+        text = "The agent failed (details in the terminal)."
+        await send_json(socket, {"type": "error", "text": text})
+        await socket.close(REFUSED, text)
+        return False
+    return True
 
 
 def make_app(
@@ -212,21 +273,7 @@ def make_app(
     async def kitchen(request: Request) -> Response:
         if play is None:
             return RedirectResponse("replay/0", 303)
-        values = {
-            "kitchen": play.kitchen.name.replace("_", " "),
-            "agent": play.name,
-            "box": f"0 0 {CELL * play.kitchen.width} {CELL * play.kitchen.height}",
-            "terrain": terrain_svg(play.kitchen),
-            "looks": json.dumps(PLAYER_LOOKS),
-            "horizon": play.rules.horizon,
-            "steps_per_s": play.steps_per_s,
-            "soup_points": SOUP_POINTS,
-            "cook_s": COOK_TIME / play.steps_per_s,
-            "icons": {
-                name: icon_svg(thing)
-                for name, thing in (("onion", ONION), ("dish", DISH), ("soup", SOUP))
-            },
-        }
+        values = kitchen_values(play.rules, play.steps_per_s, play.name)
         return templates.TemplateResponse(request, "kitchen.html", values)
 
     async def replay(request: Request) -> Response:
@@ -254,15 +301,8 @@ def make_app(
             await websocket.close(REFUSED, error.detail)
             return
         await websocket.accept()
-        try:
-            await asyncio.shield(warm["up"])
-        except Exception:
-            logging.getLogger(__name__).exception("the agent failed")
-            text = "The agent failed (details in the terminal)."
-            await send_json(websocket, {"type": "error", "text": text})
-            await websocket.close(REFUSED, text)
-            return
-        await GameSocket(play, websocket, clock or RealClock()).serve()
+        if await agent_is_ready(websocket, warm["up"]):
+            await GameSocket(play, websocket, clock or RealClock()).serve()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -15,7 +15,9 @@ let playing = false, ready = false, ended = false;
 const HOLD_MS = 200; // a key that is down for longer repeats
 /** Keys that are down, with the timers of their repeats. @type {Map<number, number>} */
 const held = new Map();
-const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
+const next = data.next; // page after the game, in a study
+const address = new URL(next ? `${location.pathname}/ws` : "/ws", location.href);
+address.protocol = location.protocol === "https:" ? "wss" : "ws";
 const socket = new WebSocket(address);
 
 /** @param {object} message */
@@ -47,16 +49,16 @@ function start() {
 }
 
 function stop() {
-  if (playing) send({ stop: true });
+  if (playing && !next) send({ stop: true });
 }
 
 /** Shows the buttons of the state. */
 function show() {
   document.body.toggleAttribute("data-playing", playing);
-  at("start").hidden = playing;
+  at("start").hidden = playing || Boolean(next && ended);
   at("start").disabled = !ready;
   at("start").textContent = ended ? "Play again" : "Start";
-  at("stop").hidden = !playing;
+  at("stop").hidden = !playing || Boolean(next);
   if (playing) {
     at("replay").hidden = true;
     at("saved").textContent = at("problem").textContent = "";
@@ -100,6 +102,12 @@ function receive(message) {
     at("replay").hidden = !message.replay;
     if (message.replay) at("replay").href = message.replay;
     show();
+    if (next) {
+      at("next").hidden = false;
+      at("next").focus();
+    }
+  } else if (message.type === "gone") {
+    location.replace(next ?? "");
   } else if (message.type === "error") {
     at("problem").textContent = message.text;
   }
