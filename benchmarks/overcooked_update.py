@@ -91,7 +91,8 @@ def products(inputs: int, envs: int, steps: int, minibatches: int) -> tuple[Any,
     ]
 
     def total(kernels: Any, x: jax.Array) -> jax.Array:
-        return sum(jnp.sum(functools.reduce(jnp.dot, net, x) ** 2) for net in kernels)
+        policy, value = (jnp.sum(functools.reduce(jnp.dot, net, x) ** 2) for net in kernels)
+        return policy + value
 
     @jax.jit
     def update(x: jax.Array) -> Any:

@@ -66,7 +66,7 @@ def annealing(timesteps: jax.Array, start: int, end: int) -> jax.Array:
 
 def with_total_steps(config: RunT, steps: int) -> RunT:
     """The config with another number of training steps; self-play ends at the same fraction."""
-    fields = {"total_steps": steps}
+    fields: dict[str, Any] = {"total_steps": steps}
     if isinstance(config, AnnealedPartnerConfig):
         scale = steps / config.total_steps  # type: ignore[attr-defined]  # of the learner's config
         for name in ("anneal_start", "anneal_end"):

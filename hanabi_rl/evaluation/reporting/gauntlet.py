@@ -87,7 +87,7 @@ def gauntlet_dict(result: GauntletResult) -> dict[str, Any]:
     """JSON-ready; every `*_ci95` is `[low, high]`."""
 
     def figures(row: PartnerResult) -> dict[str, Any]:
-        seats = {}
+        seats: dict[str, Any] = {}
         if (found := row.by_seat) is not None:
             seats["by_seat"] = [of.mean for of in found]
             seats["by_seat_ci95"] = [of.bounds for of in found]
