@@ -8,6 +8,7 @@ separately at their shapes, in environment steps per second; `share` is the upda
 observations of all players instead of the state.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,18 @@ def products(jaxpr: Jaxpr, times: int = 1) -> Iterator[tuple[Any, int]]:
                 yield from products(inner, times * loops)
 
 
+def distinct(found: Iterator[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    """Products with equal shapes, formats and dimensions as one, with the sum of their times."""
+    first: dict[str, Any] = {}
+    times: Counter[str] = Counter()
+    for equation, count in found:
+        operands = [str(variable.aval) for variable in equation.invars]
+        key = f"{operands} {equation.params}"
+        first.setdefault(key, equation)
+        times[key] += count
+    return [(first[key], count) for key, count in times.items()]
+
+
 def measure(preset: str = "hour", repeats: int = 5) -> common.Record:
     """Time an update of `configs/vdn/PRESET.toml` and its products in turn; return the record."""
     config: Any = preset_config("vdn", preset)
@@ -65,7 +78,7 @@ def measure(preset: str = "hour", repeats: int = 5) -> common.Record:
     )
     update = learner.compile_update()
     traced = jax.make_jaxpr(update)(*args)
-    todo = [product(*found) for found in products(traced.jaxpr)]
+    todo = [product(*found) for found in distinct(products(traced.jaxpr))]
     executable, seconds = common.compiled(update, *args)
     flop = sum(part.times * part.flop for part in todo)
     record |= {"compile_s": round(seconds, 1), "mflop_per_step": round(flop / moves / 1e6, 2)}
