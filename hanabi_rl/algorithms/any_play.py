@@ -10,7 +10,6 @@ from typing import Annotated
 from hanabi_rl.algorithms.ippo import IPPOConfig, SelfPlayAlgorithm
 from hanabi_rl.algorithms.ppo_runner import TrainingSetup
 from hanabi_rl.learning.any_play import AnyPlayPPO, prediction_objective
-from hanabi_rl.learning.config import check_divides
 from hanabi_rl.storage.validation import NonNegative, Range
 
 
@@ -19,8 +18,7 @@ class AnyPlayConfig(IPPOConfig):
     """Train with partners of many styles (Any-Play)."""
 
     styles: Annotated[int, Range(2, 1024)] = 64
-    """Number of styles; times the number of players it divides `num_envs`. Defaults of this and the
-    weights: the paper's code."""
+    """Number of styles. Defaults of this and the weights: the paper's code."""
     alpha: NonNegative = 0.2
     """Weight of the intrinsic reward in the training reward, points per nat and timestep."""
     prediction_weight: NonNegative = 0.2
@@ -29,7 +27,11 @@ class AnyPlayConfig(IPPOConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         roles = self.styles * self.game.num_players
-        check_divides("num_envs", self.num_envs, "styles * num_players", roles)
+        if self.num_envs < roles:
+            raise ValueError(
+                f"num_envs: expected at least {roles} (styles * num_players), so that every seat "
+                f"has every style, got {self.num_envs}"
+            )
 
 
 class AnyPlay(SelfPlayAlgorithm):

@@ -161,8 +161,8 @@ def test_styles_share_a_convention_without_the_reward() -> None:
 
 
 def test_impossible_settings() -> None:
-    with pytest.raises(ValueError, match=r"num_envs=36 must be divisible by styles \* num_players"):
-        make_ppo(styles=5)
+    with pytest.raises(ValueError, match=r"num_envs: expected at least 38 \(styles \* num_players"):
+        make_ppo(styles=19)
     with pytest.raises(ValueError, match="--network: expected an embedding of observations"):
         make_ppo(game=TINY, network=StructuredConfig())
     with pytest.raises(ValueError, match="Any-Play: expected the network computed for every pl"):
