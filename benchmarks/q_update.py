@@ -4,8 +4,9 @@
 
 `floor` are the matrix products of the whole update (play, values of both networks, gradient), timed
 separately at their shapes, in environment steps per second; `share` is the update's rate over it.
-`replay_bytes` and `observation_bytes` are those of a stored environment step, without and with the
-observations of all players instead of the state.
+`update_ms` is the time of one update. `replay_bytes` and `observation_bytes` are those of a stored
+environment step, which are megabytes per million steps, without and with the observations of all
+players instead of the state.
 """
 
 from collections import Counter
@@ -17,6 +18,7 @@ import common
 common.pin_one_core()
 
 import math
+from statistics import harmonic_mean
 
 import jax
 from floor import side
@@ -85,13 +87,17 @@ def measure(preset: str = "hour", repeats: int = 5) -> common.Record:
     advance = common.repeated(
         executable, args, lambda results, args: (*results[:2], args[2]), moves
     )
-    sides = {"ours": advance, "floor": side(todo, moves)}
+    sides = {
+        "ours": lambda: harmonic_mean(advance() for _ in range(10)),
+        "floor": side(todo, moves),
+    }
     for _ in range(config.warmup_updates):
         advance()
     sides["floor"]()
     rates = common.alternate(sides, repeats)
     for name, values in rates.items():
         record |= common.median_of(f"{name}_per_s", values)
+    record |= common.median_of("update_ms", [1e3 * moves / rate for rate in rates["ours"]], 1)
     return record | common.ratio_of("share", rates["ours"], rates["floor"])
 
 
