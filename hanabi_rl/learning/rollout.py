@@ -238,7 +238,7 @@ class Collector:
         )
         return actors, jax.tree.map(lambda x: x[:-1], records), records.value[-1]
 
-    def evaluate(self, params: PyTree, carry: PyTree, seen: ViewOutput) -> tuple[Any, ...]:
+    def evaluate(self, params: PyTree, carry: PyTree, seen: ViewOutput) -> Any:
         """The network on every row: (carry [N, R, ...], logits [N, R, A], value [N, R], ...)."""
         num_envs, view = seen.reset.shape[0], self.view
         reads = [*flatten_rows((seen.inputs, seen.legal)), jnp.repeat(seen.reset, view.rows)]
@@ -246,11 +246,9 @@ class Collector:
             seat = jnp.broadcast_to(view.seats(seen.state), (num_envs, view.rows))
             colors = None if seen.colors is None else view.select_rows(seen.colors, seen.state)
             reads.append(flatten_rows(self.privileged(self.env.rules, seen.state, seat, colors)))
-        carry, *outputs = self.apply(
-            params, flatten_rows(carry), *jax.tree.map(lambda x: x[None], reads)
-        )
-        found: tuple[Any, ...] = unflatten_rows((carry, *(x[0] for x in outputs)), num_envs)
-        return found
+        reads = jax.tree.map(lambda x: x[None], reads)
+        carry, *outputs = self.apply(params, flatten_rows(carry), *reads)
+        return unflatten_rows((carry, *(x[0] for x in outputs)), num_envs)
 
 
 def played_logits(
