@@ -4,10 +4,12 @@
 
 `floor` are the matrix products of the whole update (play, values of both networks, gradient), timed
 separately at their shapes, in environment steps per second; `share` is the update's rate over it.
-`replay_bytes` and `observation_bytes` are those of a stored environment step, without and with the
-observations of all players instead of the state.
+`update_ms` is the time of one update. `replay_bytes` and `observation_bytes` are those of a stored
+environment step, which are megabytes per million steps, without and with the observations of all
+players instead of the state.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,7 @@ import common
 common.pin_one_core()
 
 import math
+from statistics import harmonic_mean
 
 import jax
 from floor import side
@@ -42,6 +45,18 @@ def products(jaxpr: Jaxpr, times: int = 1) -> Iterator[tuple[Any, int]]:
                 yield from products(inner, times * loops)
 
 
+def distinct(found: Iterator[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    """Products with equal shapes, formats and dimensions as one, with the sum of their times."""
+    first: dict[str, Any] = {}
+    times: Counter[str] = Counter()
+    for equation, count in found:
+        operands = [str(variable.aval) for variable in equation.invars]
+        key = f"{operands} {equation.params}"
+        first.setdefault(key, equation)
+        times[key] += count
+    return [(first[key], count) for key, count in times.items()]
+
+
 def measure(preset: str = "hour", repeats: int = 5) -> common.Record:
     """Time an update of `configs/vdn/PRESET.toml` and its products in turn; return the record."""
     config: Any = preset_config("vdn", preset)
@@ -65,20 +80,24 @@ def measure(preset: str = "hour", repeats: int = 5) -> common.Record:
     )
     update = learner.compile_update()
     traced = jax.make_jaxpr(update)(*args)
-    todo = [product(*found) for found in products(traced.jaxpr)]
+    todo = [product(*found) for found in distinct(products(traced.jaxpr))]
     executable, seconds = common.compiled(update, *args)
     flop = sum(part.times * part.flop for part in todo)
     record |= {"compile_s": round(seconds, 1), "mflop_per_step": round(flop / moves / 1e6, 2)}
     advance = common.repeated(
         executable, args, lambda results, args: (*results[:2], args[2]), moves
     )
-    sides = {"ours": advance, "floor": side(todo, moves)}
+    sides = {
+        "ours": lambda: harmonic_mean(advance() for _ in range(10)),
+        "floor": side(todo, moves),
+    }
     for _ in range(config.warmup_updates):
         advance()
     sides["floor"]()
     rates = common.alternate(sides, repeats)
     for name, values in rates.items():
         record |= common.median_of(f"{name}_per_s", values)
+    record |= common.median_of("update_ms", [1e3 * moves / rate for rate in rates["ours"]], 1)
     return record | common.ratio_of("share", rates["ours"], rates["floor"])
 
 

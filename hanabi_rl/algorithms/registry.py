@@ -48,6 +48,7 @@ ALGORITHMS = _Algorithms(
     "mep",
     "trajedi",
     "cole",
+    "any_play",
     "obl",
 )
 """All algorithms by name: the `ALGORITHM` of the module of that name in this package. A new

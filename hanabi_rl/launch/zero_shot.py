@@ -3,8 +3,8 @@
 ZSC-Eval (Wang et al., arXiv 2310.05208), section 5. Behaviour-preferring pairs are trained; the
 most diverse are selected and get best responses. Methods: self-play (SP), a best response to
 self-play checkpoints (FCP), a best response to biased partners and such checkpoints (HSP, without
-MEP), best responses to members of a diverse population and their checkpoints (MEP, TrajeDi), E3T
-and COLE. Finished runs are not repeated.
+MEP), best responses to members of a diverse population and their checkpoints (MEP, TrajeDi), E3T,
+COLE and Any-Play. Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
@@ -44,7 +44,7 @@ from hanabi_rl.storage.words import count
 _MEMBERS = 1000
 """First seed of population members: with an equal seed, a learner would start as its partner
 did."""
-Method = Literal["SP", "FCP", "HSP", "E3T", "MEP", "TrajeDi", "COLE"]
+Method = Literal["SP", "FCP", "HSP", "E3T", "MEP", "TrajeDi", "COLE", "Any-Play"]
 _PRIORITY_EXPONENT = 0.5  # of MEP's second stage, in the paper
 
 
@@ -56,8 +56,8 @@ class ZeroShot:
     """Folder of all runs."""
     preset: str = "small"
     """Preset of behaviour_preferring, best_response and the methods' algorithms."""
-    methods: tuple[Method, ...] = ("SP", "FCP", "HSP", "E3T", "MEP", "TrajeDi", "COLE")
-    """Methods to compare."""
+    methods: tuple[Method, ...] = get_args(Method)
+    """Methods to compare: SP, FCP, HSP, E3T, MEP, TrajeDi, COLE, Any-Play."""
     game: str | None = None
     """Game NAME or NAME:VARIANT, such as overcooked:forced_coordination; None: the preset's."""
     num_pairs: PositiveInt = 16
@@ -76,7 +76,7 @@ class ZeroShot:
     selfplay_steps: Steps = 1_000_000
     """Environment steps of SP and of each population member."""
     agent_steps: Steps = 1_200_000
-    """Environment steps of E3T, COLE and best responses to populations."""
+    """Environment steps of E3T, COLE, Any-Play and best responses to populations."""
     lr: LearningRate = 2e-3
     """Learning rate of all runs."""
     games: BoundedCount = 1000
@@ -225,6 +225,17 @@ class ComparisonRuns:
             "cole", f"cole/s{seed}", self.config.agent_steps, seed=seed, eval_every=10_000
         )
 
+    def any_play(self, seed: int) -> Path:
+        """Any-Play: the accommodator, whose network is computed for every player."""
+        return self.make(
+            "any_play",
+            f"any_play/s{seed}",
+            self.config.agent_steps,
+            seed=seed,
+            eval_every=10_000,
+            current_player_only=False,
+        )
+
     def mep(self, seed: int) -> Path:
         """MEP: low-scoring members are met more often."""
         members = self.diverse_population("mep", seed)
@@ -284,6 +295,7 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         "MEP": runs.mep,
         "TrajeDi": runs.trajedi,
         "COLE": runs.cole,
+        "Any-Play": runs.any_play,
     }
     agents: list[str] = []
     groups: list[str] = []

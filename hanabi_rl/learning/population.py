@@ -152,15 +152,38 @@ def _init_carry(policy: NetworkPolicy, batch: int) -> PyTree:
 
 
 @dataclasses.dataclass(frozen=True)
-class PopulationPPO(PPO):
+class BonusPPO(PPO):
+    """PPO whose training reward has a bonus for diversity."""
+
+    alpha: float = 0.01
+    """Weight of the bonus in the training reward."""
+
+    def bonus_of(self, rollout: Rollout) -> jax.Array:
+        """Bonus float32 [T, N] of a rollout."""
+        raise NotImplementedError
+
+    def reward(
+        self, rollout: Rollout, timesteps: jax.Array, preference: BiasedReward | None = None
+    ) -> jax.Array:
+        """See `PPO.reward`; with the weighted bonus, in the reward of every row."""
+        reward = super().reward(rollout, timesteps, preference)
+        bonus = self.alpha * self.bonus_of(rollout)
+        return reward + (bonus[..., None] if reward.ndim == 3 else bonus)
+
+    def rollout_metrics(self, rollout: Rollout) -> Metrics:
+        """See `PPO.rollout_metrics`, with the mean bonus per timestep."""
+        bonus = parallel.pmean(jnp.mean(self.bonus_of(rollout)))
+        return super().rollout_metrics(rollout) | {"diversity_bonus": bonus}
+
+
+@dataclasses.dataclass(frozen=True)
+class PopulationPPO(BonusPPO):
     """PPO of K members: `LearnerState` and metrics have a leading axis of members, `RunnerState`
     has one after that of the environments."""
 
     size: int = 2
     """K."""
     bonus: DiversityBonus = mep_bonus
-    alpha: float = 0.01
-    """Weight of the bonus in the training reward."""
 
     def members(self, params: PyTree) -> MemberLogits:
         """Policies with these stacked actor parameters; None: for carries only."""
@@ -188,14 +211,6 @@ class PopulationPPO(PPO):
         member = functools.partial(super().update, context=context)
         return jax.vmap(member, (0, 1), (0, 1, 0))(learner, actors)
 
-    def reward(
-        self, rollout: Rollout, timesteps: jax.Array, preference: BiasedReward | None = None
-    ) -> jax.Array:
-        """See `PPO.reward`; with the weighted bonus of one member, in the reward of every row."""
-        reward = super().reward(rollout, timesteps, preference)
-        bonus = self.alpha * self.bonus_of(rollout)
-        return reward + (bonus[..., None] if reward.ndim == 3 else bonus)
-
     def bonus_of(self, rollout: Rollout) -> jax.Array:
         """Bonus float32 [T, N] of the member that played the rollout."""
         assert rollout.reference_logits is not None, "members are the reference"
@@ -203,8 +218,3 @@ class PopulationPPO(PPO):
         members = jax.nn.log_softmax(rollout.reference_logits)
         members = jnp.take_along_axis(members, action, axis=-1)[..., 0]
         return self.bonus(members, rollout.log_prob, rollout.reset)
-
-    def rollout_metrics(self, rollout: Rollout) -> Metrics:
-        """See `PPO.rollout_metrics`, with the mean bonus per timestep."""
-        bonus = parallel.pmean(jnp.mean(self.bonus_of(rollout)))
-        return super().rollout_metrics(rollout) | {"diversity_bonus": bonus}

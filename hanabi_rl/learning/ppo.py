@@ -36,10 +36,11 @@ from hanabi_rl.learning.rollout import (
 from hanabi_rl.learning.rollout_learner import LearnerState, RolloutLearner
 
 PyTree = Any
-Objective = Callable[[jax.Array, jax.Array, losses.PPOBatch], tuple[jax.Array, losses.Metrics]]
-"""(L_IPPO of `losses.ppo_loss`, float32 []; logits float32 [..., A]; batch) -> (loss float32 [],
-metrics, each float32 []); both are sums over the local part of a minibatch. `batch.progress` is the
-fraction of training completed before this update, for terms that change over training.
+Objective = Callable[..., tuple[jax.Array, losses.Metrics]]
+"""(L_IPPO of `losses.ppo_loss`, float32 []; logits float32 [..., A]; batch, a `losses.PPOBatch`;
+further outputs of the module) -> (loss float32 [], metrics, each float32 []); both are sums over
+the local part of a minibatch. `batch.progress` is the fraction of training completed before this
+update, for terms that change over training.
 
 A policy term `sum(batch.actor_weight * x)` is d * the mean of x over decisions, weighted like the
 clipped surrogate. A metric `sum(batch.decision_weight * x)` is logged as the mean of x over
@@ -221,9 +222,9 @@ class PPO(RolloutLearner):
         batch = self.batch(experience, at, view.decides(state, seat))
 
         def loss(params: PyTree) -> tuple[jax.Array, losses.Metrics]:
-            _, logits, value = self.apply(params, carry, *reads)
+            _, logits, value, *extra = self.apply(params, carry, *reads)
             ippo, metrics = losses.ppo_loss(logits, value, batch, self.config)
-            total, more = self.objective(ippo, logits, batch)
+            total, more = self.objective(ippo, logits, batch, *extra)
             return total, metrics | more | {"loss": total}
 
         gradient, metrics = jax.grad(loss, has_aux=True)(params)

@@ -114,6 +114,7 @@ class Rollout(flax.struct.PyTreeNode):
     transition: Any  # timestep [T, N], result of the action
     reference_logits: jax.Array | None  # float32 [T, N, R, A]
     inputs: PyTree = None  # [T, N, R, ...], network inputs if the view stores them
+    extra: jax.Array | None = None  # [T, N, R, ...], fourth output of the network
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,8 +125,9 @@ class Collector:
     view: ObservationView
     """Observation view of the network."""
     apply: Callable[..., Any]
-    """Actor-critic (params, carry, inputs, legal, reset) -> (carry, logits, value), time first;
-    with `privileged` the critic's input is one more argument."""
+    """Actor-critic (params, carry, inputs, legal, reset) -> (carry, logits, value), time first, and
+    optionally a fourth output for `Rollout.extra`; with `privileged` the critic's
+    input is one more argument."""
     network_carry: Callable[[int], PyTree]
     """rows -> initial carry of the network."""
     sample_episode: SampleEpisode = self_play
@@ -189,7 +191,7 @@ class Collector:
             new_series = actors.reset if actors.rematch is None else actors.reset & ~actors.rematch
             memory, seen = view.encode_step(actors.memory, game, new_series, episode.colors)
             seen = seen.replace(reset=actors.reset)
-            carry, logits, value = self.evaluate(params, actors.carry, seen)
+            carry, logits, value, *extra = self.evaluate(params, actors.carry, seen)
             reference_carry, reference_logits = apply_policy(
                 view, context.reference, actors.reference_carry, seen
             )
@@ -212,6 +214,7 @@ class Collector:
                 transition=transition,
                 reference_logits=reference_logits,
                 inputs=view.stored_inputs(seen),
+                extra=extra[0] if extra else None,
             )
             sampled = jax.vmap(lambda k: self.sample_episode(jax.random.fold_in(k, t), timesteps))(
                 episode_keys
@@ -235,20 +238,17 @@ class Collector:
         )
         return actors, jax.tree.map(lambda x: x[:-1], records), records.value[-1]
 
-    def evaluate(
-        self, params: PyTree, carry: PyTree, seen: ViewOutput
-    ) -> tuple[PyTree, jax.Array, jax.Array]:
-        """The network on every row: (carry [N, R, ...], logits [N, R, A], value [N, R])."""
+    def evaluate(self, params: PyTree, carry: PyTree, seen: ViewOutput) -> Any:
+        """The network on every row: (carry [N, R, ...], logits [N, R, A], value [N, R], ...)."""
         num_envs, view = seen.reset.shape[0], self.view
         reads = [*flatten_rows((seen.inputs, seen.legal)), jnp.repeat(seen.reset, view.rows)]
         if self.privileged is not None:
             seat = jnp.broadcast_to(view.seats(seen.state), (num_envs, view.rows))
             colors = None if seen.colors is None else view.select_rows(seen.colors, seen.state)
             reads.append(flatten_rows(self.privileged(self.env.rules, seen.state, seat, colors)))
-        carry, logits, value = self.apply(
-            params, flatten_rows(carry), *jax.tree.map(lambda x: x[None], reads)
-        )
-        return unflatten_rows((carry, logits[0], value[0]), num_envs)
+        reads = jax.tree.map(lambda x: x[None], reads)
+        carry, *outputs = self.apply(params, flatten_rows(carry), *reads)
+        return unflatten_rows((carry, *(x[0] for x in outputs)), num_envs)
 
 
 def played_logits(

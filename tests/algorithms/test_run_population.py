@@ -12,6 +12,7 @@ from support.runs import RUN_FILES, read_lines, read_state
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms.best_response import BestResponseConfig
+from hanabi_rl.algorithms.cole import COLEConfig
 from hanabi_rl.algorithms.mep import ALGORITHM as MEP
 from hanabi_rl.algorithms.mep import MEPConfig
 from hanabi_rl.algorithms.population import PopulationLearner, mean_over_members
@@ -116,3 +117,21 @@ def test_run_resumes_exactly_and_saves_members(interrupt_at: Any, tmp_path: Path
     assert np.isfinite(run("best_response", response)["crossplay_with_partners_mean"])
     with pytest.raises(ValueError, match="this checkpoint has no policy metadata"):
         load_policy(whole / "checkpoints" / "3")
+
+
+@pytest.mark.slow
+def test_cole_resumes_exactly_with_its_snapshots(interrupt_at: Any, tmp_path: Path) -> None:
+    """After each of the first two updates a snapshot exists more; the last update is the same."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    fields = {name: value for name, value in FIELDS.items() if name != "members"}
+    fields |= {"snapshots": 4, "generation_updates": 1}
+    run("cole", COLEConfig(**fields, run_dir=str(whole)))
+    interrupt_at("hanabi_rl.algorithms.ppo_runner", 2 * UPDATE)
+    with pytest.raises(RunStopped):
+        run("cole", COLEConfig(**fields, run_dir=str(parts)))
+    run("cole", COLEConfig(**fields, run_dir=str(parts), resume=True))
+    state = read_state(parts, 3)
+    assert state == read_state(whole, 3)
+    names = " ".join(map(str, state["leaves"]))
+    assert all(name in names for name in ("snapshots", "utilities", "selfplay", "refusals"))
+    assert [line["snapshots"] for line in read_lines(parts)[1:]] == [2, 3, 4]

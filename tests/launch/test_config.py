@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hanabi_rl.algorithms.any_play import AnyPlayConfig
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.behaviour_preferring import BehaviourPreferringConfig
 from hanabi_rl.algorithms.best_response import BestResponseConfig
@@ -56,6 +57,7 @@ CLASSES: dict[str, Any] = {
     "mep": MEPConfig,
     "trajedi": TrajeDiConfig,
     "cole": COLEConfig,
+    "any_play": AnyPlayConfig,
     "obl": OBLConfig,
 }
 PRESETS = [
@@ -338,7 +340,7 @@ def test_presets_list_only_commented_differences(algo: str, name: str) -> None:
             assert differs, f"{field} = {resolved[field]} is the default"
     minutes = (
         name in ("quick-lstm", "hour-lstm", "small", "one-rank", *GAMES)
-        or (algo, name) == ("sad", "quick")  # no structured network
+        or (algo in ("sad", "any_play") and name == "quick")  # no structured network
         or "structured" in resolved.values()
     )
     if not minutes:

@@ -275,7 +275,7 @@ def test_presets_accept_settings_of_comparison(tmp_path: Path, game: str | None)
     config = ZeroShot(out=str(tmp_path), preset="overcooked" if game else "small", game=game)
     runs = ComparisonRuns(config)
     algorithms = "behaviour_preferring", "best_response", "ippo"
-    for algorithm in (*algorithms, "e3t", "mep", "trajedi", "cole"):
+    for algorithm in (*algorithms, "e3t", "mep", "trajedi", "cole", "any_play"):
         base = runs.base(algorithm, 700_000)
         assert (base.total_steps, base.lr) == (700_000, config.lr)
         assert getattr(base.game, "kitchen", None) == (game and "forced_coordination")

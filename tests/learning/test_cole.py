@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from support.conventions import Conventions
 from support.games import TINY
+from support.processes import state_on_four_devices
 
 from hanabi_rl.algorithms.cole import ALGORITHM, COLEConfig
 from hanabi_rl.learning import parallel
@@ -149,3 +151,28 @@ def test_updates_measure_snapshots_that_exist() -> None:
     assert np.mean(seats) == pytest.approx(0.75, abs=0.05)
     assert float(learner.selfplay) > 0.7 and np.asarray(learner.returns).max() > 0.7
     assert np.isfinite(np.diag(learner.utilities)[1:]).all()
+
+
+def state_after_updates() -> dict[str, np.ndarray]:
+    ppo = make_ppo(num_shuffle_blocks=4, lr=1e-3, generation_updates=1)
+    ppo = dataclasses.replace(ppo, resample_every=1)
+    learner: Any
+    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    learner, actors = parallel.replicate(learner), parallel.shard(actors)
+    update = ppo.compile_update()
+    for _ in range(4):
+        learner, actors, _ = update(learner, actors, EMPTY_CONTEXT)
+    games, whole = jax.device_get(parallel.unshard(actors)).env.game, parallel.fetch(learner)
+    leaves = jax.tree.leaves((whole.params, whole.snapshots))
+    found = {f"params/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    names = "returns", "utilities", "selfplay", "added", "group_partner"
+    found |= {name: np.asarray(getattr(whole, name)) for name in names}
+    return found | {"turn": np.asarray(games.turn)}
+
+
+@pytest.mark.slow
+def test_four_devices_equal_one(tmp_path: Path) -> None:
+    one, four = state_after_updates(), state_on_four_devices("learning.test_cole", tmp_path)
+    assert one["added"] > 2 and np.isfinite(one["returns"]).sum() > 1
+    for name, value in one.items():
+        np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)
