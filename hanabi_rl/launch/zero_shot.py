@@ -161,16 +161,13 @@ class ComparisonRuns:
         self, name: str, seed: int, partners: Sequence[str], **fields: Any
     ) -> Path:
         """Best response to a population."""
-        rules = self.base("best_response", self.config.agent_steps).game
-        # rows of all players divide into any preset's minibatches
-        envs_per_partner = 16 if isinstance(rules, Rules) else 32
         return self.make(
             "best_response",
             f"{name}/s{seed}",
             self.config.agent_steps,
             seed=seed,
             partners=tuple(partners),
-            num_envs=envs_per_partner * len(partners),
+            num_envs=16 * len(partners),
             num_steps=32,
             eval_every=10_000,
             eval_games=64,
