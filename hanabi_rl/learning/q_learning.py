@@ -241,6 +241,8 @@ class QLearner(RolloutLearner):
         shapes = jax.eval_shape(lambda: self.play(learner, runner, context, key)[1])
         one = jax.tree.map(lambda x: jnp.zeros(x.shape[1:], x.dtype), shapes)
         replay = jax.vmap(lambda _: self.buffer.init(one))(jnp.arange(config.num_shuffle_blocks))
+        # flashbax's largest priority begins as a Python number: a weak type would compile twice
+        replay = jax.tree.map(lambda x: jnp.asarray(x, x.dtype), replay)
         return learner, QActors(runner, replay)
 
     def play(

@@ -228,6 +228,15 @@ def same(a: Any, b: Any) -> bool:
     )
 
 
+def test_state_keeps_its_types() -> None:
+    """Weak types of a fresh state would compile the update twice."""
+    learner = make_learner(TINY, FEED_FORWARD, warmup_steps=100, current_player_only=True)
+    with any_params(learner):
+        fresh = jax.eval_shape(learner.init, jax.random.key(0))
+    leaves = jax.tree_util.tree_leaves_with_path(fresh)
+    assert [jax.tree_util.keystr(path) for path, leaf in leaves if leaf.weak_type] == []
+
+
 def test_target_network_is_copied_at_its_interval(updates: Updates) -> None:
     states = updates.states
     assert same(states[2].params, states[0].params)  # too few steps so far
