@@ -277,7 +277,8 @@ def _play_turn(
     chosen, *others = jnp.split(jnp.concatenate(logits), rules.num_players)
     for position, of_position in enumerate(others, start=1):
         chosen = jnp.where((seats[:, position] == player)[:, None], of_position, chosen)
-    action = jax.lax.cond(task.sample, _sample, _greedy, chosen, task, table)
+    numbers = task.words, task.stream[table.game], table.turn
+    action = jax.lax.cond(task.sample, _sample, _greedy, chosen, *numbers)
     action = jnp.where(jnp.isnan(chosen).any(axis=-1), _OF_NAN, action)
     state, _, over = dynamics.step(rules, table.state, jnp.where(playing, action, rules.noop))
     ended = playing & (over | (table.turn + 1 == rules.max_turns))
@@ -364,17 +365,17 @@ def step_seats(
     return carry, logits.reshape(num_games, seats, -1)
 
 
-def _greedy(logits: jax.Array, task: _Task, table: _Table) -> jax.Array:
+def _greedy(logits: jax.Array, *numbers: jax.Array) -> jax.Array:
     """Greedy actions int32[n] of logits [n, A]."""
-    del task, table
+    del numbers
     return jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
 
-def _sample(logits: jax.Array, task: _Task, table: _Table) -> jax.Array:
-    """Actions int32[n] sampled from logits [n, A], with the key of each game and turn."""
+def _sample(logits: jax.Array, words: jax.Array, stream: jax.Array, turn: jax.Array) -> jax.Array:
+    """Actions int32[n] sampled from logits [n, A], with the key of each game and turn [n]."""
     fold_in = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-    keys = fold_in(_key(task.words), task.stream[table.game])
-    return categorical(jax.vmap(jax.random.fold_in)(keys, table.turn), logits)
+    keys = fold_in(_key(words), stream)
+    return categorical(jax.vmap(jax.random.fold_in)(keys, turn), logits)
 
 
 def check_lineup(policies: tuple[Policy, ...], rules: Any) -> None:

@@ -151,7 +151,6 @@ def test_unit_tests(capsys, monkeypatch):
 @pytest.mark.parametrize(
     "command",
     [
-        "gauntlet AGENT",
         "metrics AGENT",
         "behaviour AGENT",
         "conventions AGENT",

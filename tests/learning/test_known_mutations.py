@@ -136,9 +136,9 @@ def test_updates_have_separate_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sampled_evaluation_resamples_every_turn() -> None:
-    keys = jax.random.split(jax.random.key(0), 400)
+    words, games = np.zeros(2, np.uint32), np.arange(400)
     logits, sample = np.zeros((400, 10), np.float32), jax.jit(_sample)
-    turns = [np.asarray(sample(logits, keys, np.full(400, t))) for t in range(3)]
+    turns = [np.asarray(sample(logits, words, games, np.full(400, t))) for t in range(3)]
     for one, two in ((0, 1), (1, 2), (0, 2)):
         assert (turns[one] == turns[two]).mean() == pytest.approx(0.1, abs=0.06)
 
