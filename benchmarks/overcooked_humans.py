@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.algorithms.training_partners import with_total_steps
 from hanabi_rl.data.game_records import load_game_records
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.evaluation.measure.intervals import mean_interval
@@ -60,7 +61,7 @@ def train(kitchen: str, seed: int, folder: Path, data: str, steps: int | None) -
         if not (run_dir / "summary.json").exists():
             config = preset_config(algorithm, "overcooked")
             if steps is not None and algorithm != "bc":
-                changes["total_steps"] = steps
+                config = with_total_steps(config, steps)
             changes |= {"game": config.game.replace(kitchen=kitchen), "seed": seed}
             run_once(algorithm, dataclasses.replace(config, **changes, run_dir=str(run_dir)))
         return run_dir

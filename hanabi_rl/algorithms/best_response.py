@@ -25,6 +25,7 @@ from hanabi_rl.algorithms.training_partners import (
     annealing,
     learner_decision_fraction,
     load_population,
+    note_pure_selfplay,
     partner_metrics,
     sample_lineup,
 )
@@ -99,6 +100,7 @@ class BestResponse(PPOAlgorithm):
 
     def training(self, config: BestResponseConfig, clone: None) -> TrainingSetup:
         """See `PPOAlgorithm`."""
+        note_pure_selfplay(config)
         partners = load_population(expand_seed_ranges(config.partners), config.game)
         lineups = add_rematches(
             sample_lineup(

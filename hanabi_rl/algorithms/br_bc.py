@@ -23,6 +23,7 @@ from hanabi_rl.algorithms.training_partners import (
     annealing,
     check_partners,
     load_partners,
+    note_pure_selfplay,
     sample_lineup,
     score_with_partners,
 )
@@ -80,6 +81,7 @@ class BRBC(PPOAlgorithm):
     def training(self, config: BRBCConfig, clone: NetworkPolicy) -> TrainingSetup:
         """The clone, or one of it and `partners`, takes a growing part of the seats; the policy
         with the best score with them is saved."""
+        note_pure_selfplay(config)
         everyone = [clone, *load_partners(config.partners, config.game)]
 
         def evaluate(policy: NetworkPolicy, config: RLRunConfig) -> dict[str, float]:

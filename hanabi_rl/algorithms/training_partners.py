@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -57,6 +58,16 @@ class AnnealedPartnerConfig(PartnerConfig):
                 f"anneal_start, anneal_end: expected 0 <= start <= end, got {self.anneal_start}, "
                 f"{self.anneal_end}"
             )
+
+
+def note_pure_selfplay(config: Any) -> None:
+    """Say on stderr if training ends before partners take seats (an `AnnealedPartnerConfig`)."""
+    if config.anneal_start >= config.total_steps:
+        print(
+            f"No partner takes a seat: self-play until --anneal-start {config.anneal_start:,}, "
+            f"training until --total-steps {config.total_steps:,}",
+            file=sys.stderr,
+        )
 
 
 def annealing(timesteps: jax.Array, start: int, end: int) -> jax.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -230,7 +231,8 @@ def parse_families(chosen: Sequence[str]) -> dict[str, list[str]]:
     families: dict[str, list[str]] = {}
     for text in chosen:
         name, _, members = text.partition("=")
-        agents = [member for member in members.split(",") if member]
+        # an option's value may be numbers with commas: A?safe=0.6,0.1
+        agents = [member for member in re.split(r",(?![\d.]+(?:,|&|$))", members) if member]
         if not name or not agents or set(name) & set(":/?"):
             raise ValueError(f"expected --family NAME=AGENT,AGENT, got {text!r}")
         families.setdefault(name, []).extend(agents)

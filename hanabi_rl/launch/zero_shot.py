@@ -161,13 +161,16 @@ class ComparisonRuns:
         self, name: str, seed: int, partners: Sequence[str], **fields: Any
     ) -> Path:
         """Best response to a population."""
+        rules = self.base("best_response", self.config.agent_steps).game
+        # rows of all players divide into the preset's 8 minibatches of 8 blocks
+        envs_per_partner = 16 if isinstance(rules, Rules) or len(partners) % 2 == 0 else 32
         return self.make(
             "best_response",
             f"{name}/s{seed}",
             self.config.agent_steps,
             seed=seed,
             partners=tuple(partners),
-            num_envs=16 * len(partners),
+            num_envs=envs_per_partner * len(partners),
             num_steps=32,
             eval_every=10_000,
             eval_games=64,

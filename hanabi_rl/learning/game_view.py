@@ -87,13 +87,14 @@ class GameView(ObservationView):
             kernel, bias = self.rules.fold_kernel(layer["kernel"])
             return {"kernel": kernel, "bias": layer["bias"] + bias}
 
-        return {
+        halves = {
             half: {
                 name: folded(layer) if name in self.folded_layers else layer
-                for name, layer in layers.items()
+                for name, layer in params[half].items()
             }
-            for half, layers in params.items()
+            for half in ("actor", "critic")
         }
+        return {**params, **halves}
 
     def stored_inputs(self, seen: ViewOutput) -> PyTree:
         """See `ObservationView`."""

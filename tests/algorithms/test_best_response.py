@@ -1,5 +1,6 @@
 """Best responses: partners, learning, and the report of a run."""
 
+import dataclasses
 import json
 from functools import partial
 from pathlib import Path
@@ -98,7 +99,7 @@ def test_learner_holds_one_seat_with_partners(
     assert plan.partners.size == 2  # type: ignore[union-attr]
 
 
-def test_training_can_begin_in_self_play() -> None:
+def test_training_can_begin_in_self_play(capsys: pytest.CaptureFixture[str]) -> None:
     """Two players: a partner holds the other seat with partner_prob times the annealing factor."""
     partners = {"partners": ("bot:random",), "partner_prob": 0.8}
     config = BestResponseConfig(
@@ -106,6 +107,10 @@ def test_training_can_begin_in_self_play() -> None:
     )
     ppo = ALGORITHM.training(config, None).ppo
     assert ppo.learner_fraction == 1.0  # in self-play no decision is omitted
+    assert "No partner" not in capsys.readouterr().err
+    short = dataclasses.replace(config, total_steps=config.num_envs * config.num_steps)
+    ALGORITHM.training(dataclasses.replace(short, anneal_start=10**6, anneal_end=10**6), None)
+    assert "No partner takes a seat: self-play until" in capsys.readouterr().err
     keys = jax.random.split(jax.random.key(0), 4000)
     draw = jax.jit(jax.vmap(lambda k, t: ppo.sample_episode(k, t).is_learner, in_axes=(0, None)))
     for timesteps, prob in ((0, 0.0), (100, 0.0), (150, 0.2), (250, 0.6), (300, 0.8), (9e9, 0.8)):

@@ -15,6 +15,7 @@ from support.processes import state_on_four_devices
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.any_play import ALGORITHM, AnyPlayConfig
+from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.any_play import AnyPlayPPO, prediction_objective
 from hanabi_rl.learning.ppo import PPO
@@ -133,6 +134,16 @@ def trained(ppo: AnyPlayPPO, updates: int) -> tuple[Any, Any, dict[str, Any]]:
     for _ in range(updates):
         learner, actors, metrics = update(learner, actors, EMPTY_CONTEXT)
     return learner, actors, jax.device_get(metrics)
+
+
+def test_update_in_overcooked_traces() -> None:
+    """Networks read a part of the observations there; styles are parameters outside its halves."""
+    ppo: Any = ALGORITHM.training(preset_config("any_play", "overcooked"), None).ppo
+    learner, actors = jax.eval_shape(ppo.init, jax.random.key(0))
+    actors = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), actors)
+    update = jax.vmap(ppo.update, (None, 0, None), axis_name=parallel.AXIS)
+    after, *_ = jax.eval_shape(update, learner, actors, EMPTY_CONTEXT)
+    assert after.params["style"].shape == (1, *learner.params["style"].shape)
 
 
 def specialized(ppo: AnyPlayPPO, params: Any) -> list[int]:

@@ -120,7 +120,7 @@ def evaluate_with_partners(
     if not isinstance(rules, Rules):
         if games_per_series > 1:
             raise ValueError(
-                f"games_per_series: expected 1 in {rules.name}, got {games_per_series}"
+                f"--series, games_per_series: expected 1 in {rules.name}, got {games_per_series}"
             )
         scores = np.stack([_scores_by_seat(agent, p, num_games, seed, purpose) for p in partners])
         return scores, scores

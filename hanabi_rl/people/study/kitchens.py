@@ -123,6 +123,8 @@ class KitchenStudy(ParticipantGames):
 
         def left(person: Participant) -> Participant:
             played = person.games[place]
+            if not played.is_open:  # finished in the meantime
+                return person
             game = dataclasses.replace(played.game, status="done", end_reason="left")
             return person.with_game(place, dataclasses.replace(played, game=game))
 

@@ -18,6 +18,7 @@ from hanabi_rl.agents.loading import load_agents, load_policy
 from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
 from hanabi_rl.agents.provenance import training_partners
 from hanabi_rl.cli import main
+from hanabi_rl.cli.agents import parse_families
 from hanabi_rl.evaluation.measure import gauntlet
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.evaluation.measure.gauntlet import (
@@ -246,6 +247,14 @@ def test_seats_of_overcooked_are_apart(capsys: pytest.CaptureFixture[str]) -> No
     assert found["families"]["mine"]["mean"] == pytest.approx(np.mean(seats))
 
 
+def test_options_of_added_agents_may_have_commas() -> None:
+    text = ["x=bot:iggi?safe=0.6,0.1&noise=0.2,bot:smart,runs/2", "y=A?safe=0.6,0.1", "x=B"]
+    assert parse_families(text) == {
+        "x": ["bot:iggi?safe=0.6,0.1&noise=0.2", "bot:smart", "runs/2", "B"],
+        "y": ["A?safe=0.6,0.1"],
+    }
+
+
 def test_interrupt_keeps_finished_agents(
     result: GauntletResult, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,7 +296,7 @@ def test_interrupt_keeps_finished_agents(
         ),
         (
             ["bot:errand", "--game", "overcooked:cramped_room", "--series", "2", "--games", "4"],
-            "games_per_series: expected 1 in overcooked, got 2",
+            "--series, games_per_series: expected 1 in overcooked, got 2",
         ),
     ],
 )

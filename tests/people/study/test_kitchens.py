@@ -284,7 +284,8 @@ def simulate(play, rng):
     person, _ = play.folder.join()
     for place in range(len(person.plan)):
         person = play.folder.get(person.number)
-        game, agent = play.prepare(play.deal(person, place))
+        game_id = play.deal(person, place)
+        game, agent = play.prepare(game_id)
         play.start(game)
         seat = SimpleNamespace(rules=game.rules, seat=1 - game.seat, seed=game.seed + 1)
         own, eager = AgentSeat(load_policy("bot:errand", game.rules), seat), 0.5 + rng.random()
@@ -295,6 +296,7 @@ def simulate(play, rng):
             game.step(agent.answer(*now))
             game.times.append(0.15 * len(game.actions))
         play.save(game)
+        play.leave(game_id)  # too late: it has been saved as finished
         answers = {"fluent": int(rng.integers(1, 8))}
         play.folder.change(
             person.number, lambda now, n=place, a=answers: now.with_answers(f"game {n + 1}", a)
