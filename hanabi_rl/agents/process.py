@@ -147,8 +147,8 @@ def answer_error(line: bytes, legal: set[int]) -> str | None:
     """Return the problem of an answer; None for a legal move."""
     try:
         answer = json.loads(line)
-    except ValueError as error:
-        return f"expected a line of JSON, got {error}"
+    except ValueError:
+        return f"expected a line of JSON, got {line[:100]!r}"
     action = answer.get("action") if isinstance(answer, dict) else None
     if type(action) is not int or action not in legal:
         numbers, got = ", ".join(map(str, sorted(legal))), line[:100].decode("utf-8", "replace")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
 
 _NAMES = (
-    "agent:NAME, bot:NAME, hf:OWNER/NAME, a run's folder, a policy folder or file, a "
-    "checkpoints/<step>, ... (`hanabi-rl agents` lists names)"
+    "agent:NAME, bot:NAME, python:FILE.py:CLASS, process:COMMAND, hf:OWNER/NAME, a run's folder, a "
+    "policy folder or file, a checkpoints/<step>, ... (`hanabi-rl agents` lists names)"
 )
 Agent = Annotated[
     tyro.conf.Positional[str], tyro.conf.arg(metavar="AGENT", help=f"agent to evaluate: {_NAMES}")

@@ -79,7 +79,8 @@ def partner_parts(result: GauntletResult) -> list[Part]:
         if mean and worst:
             parts.append(f"families {title}: mean {mean}, worst {worst[1]} ({worst[0]})")
     if gain := result.gain():
-        parts.append(f"from game 1 to game {length}: {gain:+.2f}")
+        parts.append(f"from game 1 to game {length} of a series with one partner: {gain:+.2f}")
+    parts.append("Self-play is in no mean over families.")
     return parts
 
 
