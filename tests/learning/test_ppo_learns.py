@@ -76,8 +76,8 @@ def run(request: pytest.FixtureRequest) -> Run:
 def test_ppo_learns_small_game(run: Run) -> None:
     score = np.array([m["train_score"] for m in run.metrics])
     assert score[0] < 0.8  # random play: 0.35
-    # 1.2 for seeds 0 and 1; the last life removes the points
-    assert score[-5:].mean() > 0.95
+    # 1.2 for seeds 0 and 1 of the LSTM; the last life removes the points
+    assert score[-5:].mean() > 0.9
 
 
 def test_update_compiles_once(run: Run) -> None:

@@ -45,7 +45,7 @@ def fold_kernel(kitchen: Kitchen, kernel: jax.Array) -> tuple[jax.Array, jax.Arr
     """Kernel float32 [H * W * C, F] of the flat observation -> kernel [K, F] of
     `sufficient_entries` and bias [F] of the terrain, which give the same outputs."""
     width = kernel.shape[-1]
-    cells = kernel.reshape(kitchen.height * kitchen.width, -1, width)
+    cells = jnp.asarray(kernel).reshape(kitchen.height * kitchen.width, -1, width)
     pots = _changing(kitchen, cells)[2]
     soups = cells.at[:, _READY].add(FULL * cells[:, _SOUP])
     floor, counters, _ = _changing(kitchen, soups)
