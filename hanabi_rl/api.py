@@ -293,7 +293,7 @@ def gauntlet(
     Other arguments are those of `evaluate`.
     """
     ((name, policy),) = _load([agent], players, game)
-    series = (5 if policy.rules.name == "hanabi" else 1) if series is None else series
+    series = of_gauntlet.default_series(policy.rules) if series is None else series
     if series < 1 or games % series:
         raise ValueError(f"games: expected a multiple of series={series}, got {games}")
     partners = of_gauntlet.gauntlet_partners(policy, families, validation)

@@ -47,6 +47,7 @@ def gauntlet(
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.agents.provenance import training_partners
     from hanabi_rl.evaluation.measure.gauntlet import (
+        default_series,
         gauntlet_partners,
         maximum_score,
         run_gauntlet,
@@ -59,7 +60,7 @@ def gauntlet(
     policies, labels = load_agents(agents, players, game), short_labels(agents)
     check_distinct(policies, agents)
     rules = policies[0].rules
-    series = series or (5 if rules.name == "hanabi" else 1)
+    series = series or default_series(rules)
     check_series(games, series)
     title = f"{count(games, 'game')} at each seat"
     title += f" in series of {series}" if series > 1 else ""

@@ -26,7 +26,7 @@ from hanabi_rl.learning.population import BonusPPO
 from hanabi_rl.learning.ppo import Objective
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, RunnerState, TrainContext
 from hanabi_rl.learning.rollout_learner import LearnerState
-from hanabi_rl.nn.networks import ActorCritic, MemoryNetwork, dense
+from hanabi_rl.nn.networks import ActorCritic, MemoryNetwork, dense, require_embedding
 from hanabi_rl.nn.precision import matmul, matmul_dtype
 
 PyTree = Any
@@ -89,12 +89,7 @@ class AnyPlayPPO(BonusPPO):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        network = self.network
-        if not isinstance(network, MemoryNetwork) or not network.embedding:
-            raise ValueError(
-                "--network: expected an embedding of observations, which reads the style, got "
-                f"{network}"
-            )
+        require_embedding(self.network, "the style")
         if self.view.semi_mdp or self.privileged is not None:
             raise ValueError(
                 "Any-Play: expected the network computed for every player, and no "

@@ -17,7 +17,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import q_targets
 from hanabi_rl.learning.q_learning import Chunk, QLearner, QLearnerState
 from hanabi_rl.learning.rollout import Collector, Rollout, RunnerState, TrainContext
-from hanabi_rl.nn.networks import ActorCritic, MemoryNetwork
+from hanabi_rl.nn.networks import ActorCritic, MemoryNetwork, require_embedding
 from hanabi_rl.nn.precision import matmul, matmul_dtype
 
 PyTree = Any
@@ -55,12 +55,7 @@ class SADLearner(QLearner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        network = self.network
-        if not isinstance(network, MemoryNetwork) or not network.embedding:
-            raise ValueError(
-                "--network: expected an embedding of observations, which reads the greedy action, "
-                f"got {network}"
-            )
+        require_embedding(self.network, "the greedy action")
         if not isinstance(self.config.game, Rules) or self.view.semi_mdp:
             raise ValueError("SAD: expected Hanabi, and the network computed for every player")
 

@@ -427,6 +427,14 @@ class ActorCritic(nn.Module):
         return carry, logits, self.critic(features)
 
 
+def require_embedding(network: Any, what: str) -> None:
+    """Raise ValueError unless the network has an embedding layer, which reads `what` as well."""
+    if not isinstance(network, MemoryNetwork) or not network.embedding:
+        raise ValueError(
+            f"--network: expected an embedding of observations, which reads {what}, got {network}"
+        )
+
+
 def init_params(
     module: nn.Module,
     key: jax.Array,

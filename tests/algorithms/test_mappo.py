@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from flax import struct
 from support.compiled import any_params, deal, learner_params, observe, step
+from support.four_devices import assert_four_devices_equal, state_of
 from support.games import LENIENT_3P, TINY, TINY_3P, random_games
-from support.processes import state_on_four_devices
 from support.runs import read_lines, read_state
 
 from hanabi_rl.agents.loading import load_policy
@@ -319,15 +319,9 @@ def test_run_resumes_exactly_and_saves_an_actor(interrupt_at: Any, tmp_path: Pat
 
 def state_after_updates() -> dict[str, np.ndarray]:
     learner, actors, _ = updates(make_ppo(TINY, LSTM, num_shuffle_blocks=8, lr=1e-3), 3)
-    games = jax.device_get(parallel.unshard(actors)).env.game
-    leaves = jax.tree.leaves(parallel.fetch(learner.params))
-    found = {f"params/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    return found | {"turn": np.asarray(games.turn)}
+    return state_of(learner, actors)
 
 
 @pytest.mark.slow
 def test_four_devices_equal_one(tmp_path: Path) -> None:
-    one, four = state_after_updates(), state_on_four_devices("algorithms.test_mappo", tmp_path)
-    np.testing.assert_array_equal(four["turn"], one["turn"])
-    for name, value in one.items():
-        np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)
+    assert_four_devices_equal(state_after_updates(), "algorithms.test_mappo", tmp_path)

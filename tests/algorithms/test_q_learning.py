@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 from support.compiled import deal, learner_params, legal_actions, observe
+from support.four_devices import assert_four_devices_equal, learned_state
 from support.games import TINY, random_games
-from support.processes import run_python
 from support.runs import read_lines, read_state
 
 from hanabi_rl.agents.loading import load_policy
@@ -98,14 +98,6 @@ def test_saved_logits_are_the_advantages_at_a_low_temperature() -> None:
     )
 
 
-ON_FOUR = """
-import jax, numpy as np
-from algorithms.test_q_learning import state_after_updates
-assert jax.local_device_count() == 4
-np.savez({path!r}, **state_after_updates())
-"""
-
-
 def state_after_updates() -> dict[str, np.ndarray]:
     learner = QLearner(QRunConfig(**FIELDS), LSTM, mixing="sum")
     state, actors = jax.jit(learner.init)(jax.random.key(0))
@@ -114,17 +106,11 @@ def state_after_updates() -> dict[str, np.ndarray]:
     for _ in range(6):
         state, actors, _ = update(state, actors, EMPTY_CONTEXT)
     whole = jax.device_get(parallel.unshard(actors))
-    leaves = jax.tree.leaves(parallel.fetch((state.params, state.target_params)))
-    found = {f"params/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    tree = whole.replay.sum_tree_state.nodes
-    return found | {"turn": np.asarray(whole.runner.env.game.turn), "priority": np.asarray(tree)}
+    params = parallel.fetch((state.params, state.target_params))
+    priority = np.asarray(whole.replay.sum_tree_state.nodes)
+    return learned_state(params, whole.runner.env.game) | {"priority": priority}
 
 
 @pytest.mark.slow
 def test_four_devices_equal_one(tmp_path: Path) -> None:
-    one, path = state_after_updates(), tmp_path / "four.npz"
-    run_python(ON_FOUR.format(path=str(path)), devices=4)
-    with np.load(path) as four:
-        np.testing.assert_array_equal(four["turn"], one["turn"])
-        for name, value in one.items():
-            np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)
+    assert_four_devices_equal(state_after_updates(), "algorithms.test_q_learning", tmp_path)

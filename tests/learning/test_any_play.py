@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from support.compiled import ask
 from support.conventions import RepeatedConventions
+from support.four_devices import assert_four_devices_equal, state_of
 from support.games import TINY, TINY_3P
-from support.processes import state_on_four_devices
 
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.algorithms.any_play import ALGORITHM, AnyPlayConfig
@@ -190,15 +190,9 @@ def test_impossible_settings() -> None:
 def state_after_updates() -> dict[str, np.ndarray]:
     changes = {"num_envs": 24, "num_minibatches": 2, "styles": 2, "lr": 1e-3}
     learner, actors, _ = trained(make_ppo(game=TINY, network=LSTM, **changes), 3)
-    games = jax.device_get(parallel.unshard(actors)).env.game
-    leaves = jax.tree.leaves(parallel.fetch(learner.params))
-    found = {f"params/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    return found | {"turn": np.asarray(games.turn)}
+    return state_of(learner, actors)
 
 
 @pytest.mark.slow
 def test_four_devices_equal_one(tmp_path: Any) -> None:
-    one, four = state_after_updates(), state_on_four_devices("learning.test_any_play", tmp_path)
-    np.testing.assert_array_equal(four["turn"], one["turn"])
-    for name, value in one.items():
-        np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)
+    assert_four_devices_equal(state_after_updates(), "learning.test_any_play", tmp_path)

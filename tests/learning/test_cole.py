@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 from support.conventions import Conventions
+from support.four_devices import assert_four_devices_equal, learned_state
 from support.games import TINY
-from support.processes import state_on_four_devices
 
 from hanabi_rl.algorithms.cole import ALGORITHM, COLEConfig
 from hanabi_rl.learning import parallel
@@ -163,16 +163,13 @@ def state_after_updates() -> dict[str, np.ndarray]:
     for _ in range(4):
         learner, actors, _ = update(learner, actors, EMPTY_CONTEXT)
     games, whole = jax.device_get(parallel.unshard(actors)).env.game, parallel.fetch(learner)
-    leaves = jax.tree.leaves((whole.params, whole.snapshots))
-    found = {f"params/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     names = "returns", "utilities", "selfplay", "added", "group_partner"
-    found |= {name: np.asarray(getattr(whole, name)) for name in names}
-    return found | {"turn": np.asarray(games.turn)}
+    found = {name: np.asarray(getattr(whole, name)) for name in names}
+    return found | learned_state((whole.params, whole.snapshots), games)
 
 
 @pytest.mark.slow
 def test_four_devices_equal_one(tmp_path: Path) -> None:
-    one, four = state_after_updates(), state_on_four_devices("learning.test_cole", tmp_path)
+    one = state_after_updates()
     assert one["added"] > 2 and np.isfinite(one["returns"]).sum() > 1
-    for name, value in one.items():
-        np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)
+    assert_four_devices_equal(one, "learning.test_cole", tmp_path)

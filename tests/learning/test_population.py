@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from support.compiled import ask
 from support.conventions import Conventions
+from support.four_devices import assert_four_devices_equal, state_of
 from support.games import TINY
-from support.processes import state_on_four_devices
 
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
@@ -293,15 +293,9 @@ def test_populations_learn_all_conventions(bonus: Any) -> None:
 def state_after_updates() -> dict[str, np.ndarray]:
     ppo = make_ppo(TINY, LSTM, bonus=TrajeDiBonus(), alpha=0.5, lr=1e-3)
     learner, actors, _ = trained(ppo, 3, jax.random.key(0))
-    games = jax.device_get(parallel.unshard(actors)).env.game
-    leaves = jax.tree.leaves(parallel.fetch(learner.params))
-    found = {f"params/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-    return found | {"turn": np.asarray(games.turn)}
+    return state_of(learner, actors)
 
 
 @pytest.mark.slow
 def test_four_devices_equal_one(tmp_path: Any) -> None:
-    one, four = state_after_updates(), state_on_four_devices("learning.test_population", tmp_path)
-    np.testing.assert_array_equal(four["turn"], one["turn"])
-    for name, value in one.items():
-        np.testing.assert_allclose(four[name], value, atol=1e-4, err_msg=name)
+    assert_four_devices_equal(state_after_updates(), "learning.test_population", tmp_path)

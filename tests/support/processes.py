@@ -4,9 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-import numpy as np
 from support.games import ROOT
 
 
@@ -51,17 +49,3 @@ def run_python(
     )
     assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
-
-
-def state_on_four_devices(module: str, folder: Path) -> dict[str, np.ndarray]:
-    """Arrays that `state_after_updates` of a test module returns where JAX sees four devices."""
-    path = folder / "four.npz"
-    code = f"""
-import jax, numpy as np
-from {module} import state_after_updates
-assert jax.local_device_count() == 4
-np.savez({str(path)!r}, **state_after_updates())
-"""
-    run_python(code, devices=4)
-    with np.load(path) as four:
-        return dict(four)

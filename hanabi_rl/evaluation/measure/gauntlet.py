@@ -286,6 +286,11 @@ def gauntlet_partners(
     return list(partners.values())
 
 
+def default_series(rules: Rules | Game) -> int:
+    """Default number of games in a row with one partner: only agents of Hanabi keep a memory."""
+    return 5 if isinstance(rules, Rules) else 1
+
+
 def run_gauntlet(
     name: str,
     agent: Policy,
