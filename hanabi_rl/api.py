@@ -15,7 +15,7 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.provenance import training_partners
 from hanabi_rl.agents.python_agent import as_policy
 from hanabi_rl.algorithms.base import Algorithm
-from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.algorithms.registry import find_algorithm
 from hanabi_rl.evaluation.measure import gauntlet as of_gauntlet
 from hanabi_rl.evaluation.measure.cells import CellCache
 from hanabi_rl.evaluation.measure.intervals import Interval
@@ -33,7 +33,7 @@ from hanabi_rl.evaluation.reporting.training_report import score_table
 from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.registry import game_from_text
-from hanabi_rl.launch.presets import configs_folder, load_preset
+from hanabi_rl.launch.presets import configs_folder, load_preset, presets_of
 from hanabi_rl.runs.callbacks import Callback, use_callbacks
 from hanabi_rl.runs.run_dir import LATEST_POLICY, create_run
 from hanabi_rl.storage.dataclass_io import from_dict
@@ -67,7 +67,7 @@ def train(
     """Train one run as `hanabi-rl train` does, with its printed report.
 
     Args:
-        algorithm: name of an algorithm, or your own.
+        algorithm: name of an algorithm, or your own: an instance or `python:FILE.py:CLASS`.
         preset: preset of the algorithm, of another one (`"ippo/small"`), or a .toml file; None: the
             config's defaults. With another `game` than Hanabi, quick is that game's preset, or
             overcooked's settings.
@@ -78,20 +78,17 @@ def train(
 
     Raises ValueError for an unknown algorithm, preset or field and for invalid values.
     """
-    entry = ALGORITHMS[algorithm] if isinstance(algorithm, str) else algorithm
+    entry = find_algorithm(algorithm)
     if fields.get("seeds") or fields.get("resume"):
         raise ValueError("train: expected one new run, got seeds or resume: use `hanabi-rl train`")
     config = entry.config()
     named = fields.pop("game", None)
     game = game_from_text(named) if isinstance(named, str) else named
     if preset == "quick" and isinstance(game, Game):
-        own = configs_folder() / entry.name / f"{game.name}.toml"
+        own = configs_folder() / presets_of(entry.name, entry.config) / f"{game.name}.toml"
         preset = game.name if own.exists() else "overcooked"
     if preset is not None:
-        other, _, name = (
-            preset.rpartition("/") if not preset.endswith(".toml") else ("", "", preset)
-        )
-        config = load_preset(entry.config, other or entry.name, name, configs_folder())
+        config = load_preset(entry.config, entry.name, preset, configs_folder())
     if game is not None:
         fields["game"] = game_from_text(named, config.game) if isinstance(named, str) else game
     objects: dict[str, Any] = {

@@ -241,8 +241,9 @@ class _Text(str):
     __repr__ = str.__str__
 
 
-def find_class(name: str) -> type:
-    """Class `python:FILE.py:CLASS`, `python:package.module:CLASS` or `python:ENTRY_POINT`.
+def find_class(name: str, group: str = ENTRY_POINTS) -> type:
+    """Class `python:FILE.py:CLASS`, `python:package.module:CLASS` or `python:ENTRY_POINT` of a
+    group.
 
     An edited file is imported again. Raises ValueError: no such file, module, class or entry point,
     or an exception in it.
@@ -253,7 +254,7 @@ def find_class(name: str) -> type:
         if path.endswith(".py") or (path and Path(path).exists()):
             place, wanted = path, ""
         else:
-            return _entry_point(name, path)
+            return _entry_point(name, path, group)
     with user_code(name):
         module = _file_module(place) if place.endswith(".py") else _module(place)
     if module is None:
@@ -279,12 +280,12 @@ def entry_point_names() -> list[str]:
     return [f"python:{point.name}" for point in entry_points(group=ENTRY_POINTS)]
 
 
-def _entry_point(name: str, short: str) -> type:
-    points = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+def _entry_point(name: str, short: str, group: str) -> type:
+    points = {point.name: point for point in entry_points(group=group)}
     if short not in points:
         raise ValueError(
             f"{name}: expected python:FILE.py:CLASS, python:package.module:CLASS or a name of the "
-            f"entry points {ENTRY_POINTS} ({', '.join(points) or 'none installed'})"
+            f"entry points {group} ({', '.join(points) or 'none installed'})"
             f"{did_you_mean(short, points)}"
         )
     with user_code(name):

@@ -37,7 +37,8 @@ class Sweep(NamedTuple):
 class Algorithm:
     """Base class of algorithms; each module's `ALGORITHM` is an instance of a subclass.
 
-    The name is that of the module and of its folder of presets.
+    An instance of your own is passed to `train`; a subclass in your file is an algorithm of every
+    command as `python:FILE.py:CLASS`.
     """
 
     config: type[RunConfig]
@@ -60,8 +61,10 @@ class Algorithm:
 
     @property
     def name(self) -> str:
-        """Name on the command line."""
-        return type(self).__module__.rpartition(".")[2]
+        """Name in run folders: of the module in this package, otherwise the class's in lower
+        case."""
+        package, _, module = type(self).__module__.rpartition(".")
+        return module if package == __package__ else type(self).__name__.lower()
 
     def run(self, config: Any) -> dict[str, Any]:
         """Run a config and return the contents of `summary.json`; a finished run is only reported

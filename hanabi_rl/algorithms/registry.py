@@ -4,10 +4,17 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hanabi_rl.agents.loading import PYTHON
+from hanabi_rl.agents.python_agent import find_class
+from hanabi_rl.agents.python_bot import user_code
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.compilation_cache import free_compiled_programs
+from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.words import did_you_mean
+
+ENTRY_POINTS = "hanabi_rl.algorithms"
+"""Group of entry points by which packages offer classes of algorithms: `python:NAME`."""
 
 
 class _Algorithms(Mapping[str, Algorithm]):
@@ -17,9 +24,11 @@ class _Algorithms(Mapping[str, Algorithm]):
         self.names = names
 
     def __getitem__(self, name: str) -> Algorithm:
+        if name.startswith(f"{PYTHON}:"):
+            return _own_algorithm(name)
         if name not in self.names:
             raise ValueError(
-                f"expected an algorithm, one of {', '.join(self)}; got {name!r}"
+                f"expected an algorithm, one of {', '.join(self)}, {OWN}; got {name!r}"
                 f"{did_you_mean(name, self)}"
             )
         found: Algorithm = importlib.import_module(f"{__package__}.{name}").ALGORITHM
@@ -32,6 +41,7 @@ class _Algorithms(Mapping[str, Algorithm]):
         return len(self.names)
 
 
+OWN = f"{PYTHON}:FILE.py:CLASS"
 ALGORITHMS = _Algorithms(
     "bc",
     "hdr_ippo",
@@ -51,15 +61,53 @@ ALGORITHMS = _Algorithms(
     "any_play",
     "obl",
 )
-"""All algorithms by name: the `ALGORITHM` of the module of that name in this package. A new
-algorithm is its module, one line here and in mkdocs.yml, configs/NAME/quick.toml and train/NAME.py.
-Raises ValueError for an unknown name."""
+"""All algorithms by name: the `ALGORITHM` of the module of that name in this package, or an
+instance of `python:FILE.py:CLASS`. A new algorithm is its module, one line here and in mkdocs.yml,
+configs/NAME/quick.toml and train/NAME.py. Raises ValueError for an unknown name."""
 
 
-def run(algorithm: str, config: RunConfig) -> dict[str, Any]:
+def _own_algorithm(name: str) -> Algorithm:
+    """Instance of a class of the user's. Raises ValueError as `find_class`, and for another class
+    or config."""
+    cls = find_class(name, ENTRY_POINTS)
+    if not issubclass(cls, Algorithm):
+        raise ValueError(f"{name}: expected a hanabi_rl.Algorithm, got class {cls.__name__}")
+    config = getattr(cls, "config", None)
+    if not (isinstance(config, type) and issubclass(config, RunConfig)):
+        raise ValueError(
+            f"{name}: config: expected a class of configs, such as hanabi_rl.IPPOConfig, got "
+            f"{config!r}"
+        )
+    if "__dataclass_params__" not in vars(config):
+        raise ValueError(f"{config.__name__}: expected @dataclasses.dataclass(frozen=True)")
+    with user_code(name):
+        made = cls()
+    return find_algorithm(made)
+
+
+def find_algorithm(algorithm: str | Algorithm) -> Algorithm:
+    """The algorithm of a name, or the user's own. Raises ValueError for an unknown name, and for an
+    own algorithm with the name of another."""
+    if isinstance(algorithm, str):
+        return ALGORITHMS[algorithm]
+    package = type(algorithm).__module__.rpartition(".")[0]
+    if package != __package__ and algorithm.name in [*ALGORITHMS]:
+        raise ValueError(
+            f"{type(algorithm).__name__}: expected a name of its own, got {algorithm.name!r}, an "
+            "algorithm of the package: rename the class, or set its attribute name"
+        )
+    return algorithm
+
+
+def stored_config(algorithm: str, stored: dict[str, Any]) -> RunConfig:
+    """Config from `to_dict`. Raises ValueError for an unknown algorithm."""
+    return from_dict(ALGORITHMS[algorithm].config, stored)
+
+
+def run(algorithm: str | Algorithm, config: RunConfig) -> dict[str, Any]:
     """Train and report, or only report a finished run; return the contents of `summary.json`.
 
-    Raises ValueError for an unknown algorithm, and as the run does.
+    Raises ValueError as `find_algorithm`, and as the run does.
     """
     free_compiled_programs()  # of earlier runs
-    return ALGORITHMS[algorithm].run(config)
+    return find_algorithm(algorithm).run(config)

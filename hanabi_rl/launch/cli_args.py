@@ -39,11 +39,12 @@ def parse_args(
     cls: type[C],
     algorithm: str,
     configs: Path,
-    default_preset: str,
+    default_preset: str | None,
     args: Sequence[str],
     prog: str | None = None,
 ) -> C:
-    """Config of a training script: the preset (--preset or `default_preset`), then the flags.
+    """Config of a training script: the preset (--preset or `default_preset`; None: the defaults of
+    `cls`), then the flags.
 
     With --resume, the run's saved config, in which only length and logging may change.
 
@@ -59,9 +60,8 @@ def parse_args(
     if flag_values("--seeds", args) and (seed := flag_value("--seed", args)) is not None:
         raise ValueError(f"--seed, --seeds: expected one of the two, got both (--seed {seed})")
     if "--resume" not in args:
-        default = load_preset(
-            cls, algorithm, flag_value("--preset", args) or default_preset, configs
-        )
+        preset = flag_value("--preset", args) or default_preset
+        default = cls() if preset is None else load_preset(cls, algorithm, preset, configs)
         return _with_flags(default, args, prog)
     run_dir = flag_value("--run-dir", args)
     if run_dir is None:

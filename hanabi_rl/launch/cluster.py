@@ -19,10 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hanabi_rl.algorithms.registry import stored_config
 from hanabi_rl.launch.process_setup import configure_process
 from hanabi_rl.launch.sweep_config import SlurmConfig
 from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.session import RunStopped
+from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.files import read_json, write_json
 from hanabi_rl.storage.words import count
@@ -51,6 +53,10 @@ class Job:
         """The run's folder, which identifies the job."""
         return str(self.config.run_dir)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle a dictionary: the config's class, in a user's file, may not be importable."""
+        return _stored_job, (self.run, self.algorithm, to_dict(self.config))
+
     def __call__(self) -> Mapping[str, Any]:
         """Summary of the run; raises as the run does.
 
@@ -72,6 +78,10 @@ class Job:
         import submitit
 
         return submitit.helpers.DelayedSubmission(self)
+
+
+def _stored_job(run: Any, algorithm: str, stored: dict[str, Any]) -> Job:
+    return Job(run, algorithm, stored_config(algorithm, stored))
 
 
 @contextlib.contextmanager

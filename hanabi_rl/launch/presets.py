@@ -27,6 +27,13 @@ def preset_config(algorithm: str, name: str) -> Any:
     return load_preset(ALGORITHMS[algorithm].config, algorithm, name, configs_folder())
 
 
+def presets_of(algorithm: str, config: type) -> str:
+    """Name of an algorithm's folder of presets; of an own algorithm, the folder of the algorithm
+    whose config it extends."""
+    modules = (cls.__module__.removeprefix("hanabi_rl.algorithms.") for cls in config.__mro__)
+    return next((name for name in (algorithm, *modules) if name in [*ALGORITHMS]), algorithm)
+
+
 def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
     """Config of a preset.
 
@@ -35,14 +42,16 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
 
     Args:
         cls: config class of the training script.
-        algorithm: subfolder of `configs` with its presets.
-        name: name of a preset, or path of a .toml file.
+        algorithm: algorithm, which selects a subfolder of `configs` by `presets_of`.
+        name: name of a preset, of another algorithm's (`ippo/small`), or path of a .toml file.
         configs: folder of all presets.
 
     Raises:
         FileNotFoundError: no such preset; the error lists the existing ones.
         ValueError: an unknown field or a wrong type, with file and field.
     """
+    other, _, name = name.rpartition("/") if not name.endswith(".toml") else ("", "", name)
+    algorithm = other or presets_of(algorithm, cls)
     data = _read_preset(algorithm, name, configs)
     if isinstance(bc := data.get("bc"), str):
         data["bc"] = {

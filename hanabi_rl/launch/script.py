@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 
 from hanabi_rl.agents.loading import load_policy
-from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.algorithms.registry import ALGORITHMS, OWN
 from hanabi_rl.data.files import load_games
 from hanabi_rl.launch.cli_args import GAME_FLAG, parse_args
 from hanabi_rl.launch.errors import user_errors
@@ -18,7 +18,7 @@ from hanabi_rl.launch.flags import (
     list_flags,
     normalize_flags,
 )
-from hanabi_rl.launch.presets import configs_folder
+from hanabi_rl.launch.presets import configs_folder, presets_of
 from hanabi_rl.launch.process_setup import configure_process
 from hanabi_rl.launch.sweep import run_seeds
 from hanabi_rl.runs.multi_host import connect_hosts
@@ -36,13 +36,14 @@ def main(algorithm: str) -> None:
 
 
 def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
-    """Train with the flags `args`; return the exit code. `prog` is as in `parse_args`. Raises
-    ValueError for a user's error."""
+    """Train with the flags `args`; return the exit code. `algorithm` and `prog` are as in
+    `ALGORITHMS` and `parse_args`. Raises ValueError for a user's error."""
     entry, configs = ALGORITHMS[algorithm], configs_folder()
+    presets = configs / presets_of(entry.name, entry.config)
     check_lists_once(normalize_flags(args), list_flags(entry.config))
     with connect_hosts(args):
-        preset = default_preset(list(args), configs / algorithm)
-        config = parse_args(entry.config, algorithm, configs, preset, args, prog)
+        preset = default_preset(list(args), presets)
+        config = parse_args(entry.config, entry.name, configs, preset, args, prog)
         try:
             run_seeds(entry, config) if config.seeds else entry.run(config)
         except RunStopped as stopped:
@@ -54,26 +55,28 @@ def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
 def train_command(args: Sequence[str]) -> int:
     """`hanabi-rl train ALGORITHM ...`; returns the exit code."""
     if not args or args[0] in ("-h", "--help"):
-        print(f"usage: hanabi-rl train {{{','.join(ALGORITHMS)}}} [OPTIONS]")
+        print(f"usage: hanabi-rl train {{{','.join(ALGORITHMS)},{OWN}}} [OPTIONS]")
         print("\nTrain an algorithm; `hanabi-rl train ALGORITHM --help` lists its options.")
         return 0 if args else 2
     return train(args[0], args[1:], f"hanabi-rl train {args[0]}")
 
 
-def default_preset(args: list[str], presets: Path) -> str:
+def default_preset(args: list[str], presets: Path) -> str | None:
     """The preset of --preset, or the default in the folder `presets`, printed on stderr.
 
     With an accelerator: AH2AC2's 1,000-game baseline for the number of players (from --num-players,
     or the clone in --bc-policy), or, for fewer than FEW_GAMES games in --data (--bc.data), its
     variant for small data. Without one: `quick`, or for fewer games the structured network with
     facts only: minutes, where the paper's LSTM takes an hour and completes no game. `quick` if no
-    such preset exists. Another --game: the preset of its name.
+    such preset exists. Another --game: the preset of its name. None without a folder of presets.
 
     Raises ValueError as `load_games` and `load_policy`.
     """
     args = normalize_flags(args)
     if (chosen := flag_value("--preset", args)) is not None:
         return chosen  # without reading data
+    if not presets.is_dir():
+        return None
     if (game := flag_value(GAME_FLAG, args)) is not None and not game.startswith("hanabi"):
         return game.partition(":")[0]
     data = flag_values("--data", args) or flag_values("--bc.data", args)

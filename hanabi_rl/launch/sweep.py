@@ -21,7 +21,7 @@ import numpy as np
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.init_from import load_initial_params
-from hanabi_rl.algorithms.registry import ALGORITHMS, run
+from hanabi_rl.algorithms.registry import ALGORITHMS, find_algorithm, run, stored_config
 from hanabi_rl.evaluation.measure.intervals import mean_interval
 from hanabi_rl.evaluation.reporting.tables import csv_text, text_rows, to_text
 from hanabi_rl.games.hanabi.rules import Rules
@@ -41,6 +41,7 @@ from hanabi_rl.runs.run_dir import check_input_hashes, read_input_hashes
 from hanabi_rl.runs.session import RunStopped
 from hanabi_rl.runs.threads import VARIABLE, cpu_threads
 from hanabi_rl.runs.tracking import check_wandb
+from hanabi_rl.storage.dataclass_io import to_dict
 from hanabi_rl.storage.files import read_json, read_text, write_text
 from hanabi_rl.storage.words import count
 
@@ -80,10 +81,13 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
         for point, config in zip(points, of_points, strict=True)
         for seed in sweep.seeds
     ]
-    if sweep.launcher is None:
-        summaries = run_all(algorithm.name, configs, sweep.jobs)
+    if sweep.launcher is None and sweep.jobs == 1:
+        summaries = run_all(algorithm, configs)
     else:
-        _launch(sweep, shared, algorithm.name, configs)
+        if sweep.launcher is None:
+            _run_at_once(run_once, sweep.algorithm, configs, sweep.jobs)
+        else:
+            _launch(sweep, shared, sweep.algorithm, configs)
         summaries = _collect(sweep, algorithm, points, places, configs)
     _write_csv(folder / "sweep.csv", places, summaries)
     _print_table(points, sweep.seeds, summaries, algorithm, configs)
@@ -161,7 +165,7 @@ def _collect(
 ) -> list[dict[str, Any]]:
     """Summaries of all runs; if some are unfinished, write `sweep.csv` and the table of the
     finished ones and raise `SweepIncomplete`."""
-    found = [_summary(algorithm.name, config) for config in configs]
+    found = [_summary(algorithm, config) for config in configs]
     summaries = [summary for summary in found if summary is not None]
     if len(summaries) == len(found):
         return summaries
@@ -206,7 +210,7 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
     for seed in config.seeds:
         run_dir = None if config.run_dir is None else f"{config.run_dir}/s{seed}"
         configs.append(dataclasses.replace(config, seed=seed, seeds=(), run_dir=run_dir))
-    summaries = run_all(algorithm.name, configs)
+    summaries = run_all(algorithm, configs)
     if len(summaries) > 1:
         print(seed_table(config.seeds, summaries, algorithm.summary_columns))
         if note := error_note("s.e.", config.seeds, configs):
@@ -217,12 +221,8 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
                 print(text)
 
 
-def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list[dict[str, Any]]:
-    """Summaries of several runs, `jobs` at a time; see `run_once`. Raises as `run_once`; with
-    several jobs, ValueError for failed runs."""
-    if jobs > 1:
-        _run_at_once(run_once, algorithm, configs, jobs)
-        return [read_json(Path(config.run_dir or "", "summary.json")) for config in configs]
+def run_all(algorithm: Algorithm, configs: Sequence[RunConfig]) -> list[dict[str, Any]]:
+    """Summaries of several runs, one after another; see `run_once`. Raises as `run_once`."""
     summaries = []
     for number, config in enumerate(configs, start=1):
         where = config.run_dir or f"seed {config.seed}"
@@ -231,7 +231,7 @@ def run_all(algorithm: str, configs: Sequence[RunConfig], jobs: int = 1) -> list
     return summaries
 
 
-def run_once(algorithm: str, config: RunConfig) -> dict[str, Any]:
+def run_once(algorithm: str | Algorithm, config: RunConfig) -> dict[str, Any]:
     """Summary of one run: read if the run is finished, otherwise trained or resumed. Raises
     ValueError if the folder holds a run with another config."""
     if config.run_dir is None:  # in a new folder
@@ -245,22 +245,23 @@ def run_once(algorithm: str, config: RunConfig) -> dict[str, Any]:
     return parallel.on_main_host(lambda: read_json(folder / "summary.json"))
 
 
-def _summary(algorithm: str, config: RunConfig) -> dict[str, Any] | None:
+def _summary(algorithm: str | Algorithm, config: RunConfig) -> dict[str, Any] | None:
     """Summary of a finished run, or None. Raises ValueError as `run_once`."""
     folder = Path(config.run_dir or "")
     finished = _progress(algorithm, config, folder)[1]
     return read_json(folder / "summary.json") if finished else None
 
 
-def _progress(algorithm: str, config: RunConfig, folder: Path) -> tuple[bool, bool]:
+def _progress(algorithm: str | Algorithm, config: RunConfig, folder: Path) -> tuple[bool, bool]:
     """(started, finished): the state of this run in the folder."""
+    entry = find_algorithm(algorithm)
     if not (folder / "config.json").exists():
         return False, False
     try:
-        check_saved_config(config, folder, algorithm=algorithm, may_differ=_MAY_DIFFER)
+        check_saved_config(config, folder, algorithm=entry.name, may_differ=_MAY_DIFFER)
         finished = (folder / "summary.json").exists()
         if finished and read_input_hashes(folder):  # an unfinished run is checked when it resumes
-            check_input_hashes(folder, ALGORITHMS[algorithm].input_hashes(config))
+            check_input_hashes(folder, entry.input_hashes(config))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from error
     return True, finished
@@ -281,7 +282,8 @@ def _run_at_once(
         while waiting or running:
             for slot in sorted(set(range(jobs)) - running.keys())[: len(waiting)]:
                 config = waiting.pop(0)
-                process_args = run, algorithm, config, core_sets[slot], jobs, cpu_threads()
+                stored = to_dict(config)  # its class, in a user's file, may not be importable
+                process_args = run, algorithm, stored, core_sets[slot], jobs, cpu_threads()
                 process: BaseProcess = context.Process(target=_run_logged, args=process_args)
                 process.start()
                 running[slot] = process, str(config.run_dir)
@@ -323,7 +325,7 @@ def _core_sets(jobs: int) -> list[list[int]]:
 def _run_logged(
     run: Callable[[str, Any], Any],
     algorithm: str,
-    config: RunConfig,
+    stored: dict[str, Any],
     cores: Sequence[int],
     jobs: int,
     threads: int,
@@ -334,12 +336,12 @@ def _run_logged(
         os.sched_setaffinity(0, cores)
     os.environ[VARIABLE] = str(threads)
     os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
-    folder = Path(config.run_dir or "")
+    folder = Path(stored["run_dir"])
     folder.mkdir(parents=True, exist_ok=True)
     # open until the process ends: it also receives the traceback
     sys.stdout = sys.stderr = (folder / "log.txt").open("a", buffering=1, encoding="utf-8")
     try:
-        run(algorithm, config)
+        run(algorithm, stored_config(algorithm, stored))
     except RunStopped as stopped:
         sys.exit(stopped.exit_code)
 

@@ -74,6 +74,7 @@ class SweepConfig(SlurmConfig):
     sweep: str | None = None
     """Sweep: configs/sweep/<NAME>.toml or a file; other flags override it."""
     algorithm: str = "hdr_ippo"
+    """Name of an algorithm, or python:FILE.py:CLASS."""
     preset: str | None = None
     """Preset of the algorithm."""
     grid: tuple[str, ...] = ()
@@ -156,7 +157,7 @@ def parse_sweep(
     if sweep.run_dir is None:
         players = {with_values(base, point.values).game.num_players for point in points}
         label = preset_label(sweep.preset, players)
-        name = "-".join(filter(None, ("sweep", sweep.algorithm, label)))
+        name = "-".join(filter(None, ("sweep", algorithm.name, label)))
         sweep = dataclasses.replace(sweep, run_dir=f"runs/{name}")
     check_writable("--run-dir", Path(sweep.run_dir or ""))
     return sweep, base, points

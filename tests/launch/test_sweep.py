@@ -94,9 +94,9 @@ def test_grid_accepts_partners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     planned: list[Any] = []
 
-    def run_all(algorithm: str, configs: Any, jobs: int = 1) -> Any:
+    def run_all(algorithm: Any, configs: Any) -> Any:
         planned.extend(configs)
-        raise PlannedError(algorithm)
+        raise PlannedError(algorithm.name)
 
     monkeypatch.setattr(sweeping, "run_all", run_all)
     grid = 'partners=[["agent:clone-3p"],["agent:human-3p"],["bot:simple"]]'

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hanabi_rl.algorithms.br_bc import BRBCConfig
-from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.algorithms.registry import ALGORITHMS, find_algorithm
 from hanabi_rl.data.files import save_games
 from hanabi_rl.data.games import Games
 from hanabi_rl.games.hanabi.rules import Rules
@@ -89,9 +89,10 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """(algorithm, config) of every run; no run is trained."""
     configs: list[Any] = []
 
-    def run_once(algorithm: str, config: Any) -> dict[str, Any]:
-        configs.append((algorithm, config))
-        return dict.fromkeys(ALGORITHMS[algorithm].summary_columns, 1.0)
+    def run_once(algorithm: Any, config: Any) -> dict[str, Any]:
+        found = find_algorithm(algorithm)
+        configs.append((found.name, config))
+        return dict.fromkeys(found.summary_columns, 1.0)
 
     monkeypatch.setattr(sweeping, "run_once", run_once)
     for name in ("br_bc", "hdr_ippo"):
