@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hanabi_rl.api import GauntletScores as GauntletScores
     from hanabi_rl.api import SelfPlayScores as SelfPlayScores
     from hanabi_rl.api import TrainedRun as TrainedRun
+    from hanabi_rl.api import TrainedSeeds as TrainedSeeds
     from hanabi_rl.api import cross_play as cross_play
     from hanabi_rl.api import evaluate as evaluate
     from hanabi_rl.api import gauntlet as gauntlet
@@ -71,6 +72,7 @@ _HOME = {
     "StopTraining": "runs.callbacks",
     "TrainContext": "learning.rollout",
     "TrainedRun": "api",
+    "TrainedSeeds": "api",
     "TrainingEvaluation": "runs.callbacks",
     "TrainingSetup": "algorithms.ppo_runner",
     "act": "agents.policy",

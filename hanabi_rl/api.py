@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.provenance import training_partners
 from hanabi_rl.agents.python_agent import as_policy
 from hanabi_rl.algorithms.base import Algorithm
-from hanabi_rl.algorithms.registry import find_algorithm
+from hanabi_rl.algorithms.registry import find_algorithm, run
 from hanabi_rl.evaluation.measure import gauntlet as of_gauntlet
 from hanabi_rl.evaluation.measure.cells import CellCache
 from hanabi_rl.evaluation.measure.intervals import Interval
@@ -34,7 +34,9 @@ from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.launch.presets import configs_folder, load_preset, presets_of
+from hanabi_rl.launch.sweep import run_once, seed_configs, seeds_report
 from hanabi_rl.runs.callbacks import Callback, use_callbacks
+from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.run_dir import LATEST_POLICY, create_run
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.jax_settings import with_fixed_settings
@@ -57,14 +59,54 @@ class TrainedRun:
     """The reported policy."""
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainedSeeds:
+    """Finished runs that differ only by seed."""
+
+    runs: list[TrainedRun]
+    """In the order of the seeds."""
+    text: str
+
+    def table(self) -> str:
+        """The table over seeds that `hanabi-rl train --seeds` prints; empty for one seed."""
+        return self.text
+
+    __str__ = table
+
+
+@overload
 def train(
     algorithm: str | Algorithm,
     preset: str | None = "quick",
     *,
     callbacks: Sequence[Callback] = (),
+    resume: bool = False,
+    seeds: None = None,
     **fields: Any,
-) -> TrainedRun:
-    """Train one run as `hanabi-rl train` does, with its printed report.
+) -> TrainedRun: ...
+
+
+@overload
+def train(
+    algorithm: str | Algorithm,
+    preset: str | None = "quick",
+    *,
+    seeds: Iterable[int],
+    callbacks: Sequence[Callback] = (),
+    **fields: Any,
+) -> TrainedSeeds: ...
+
+
+def train(
+    algorithm: str | Algorithm,
+    preset: str | None = "quick",
+    *,
+    callbacks: Sequence[Callback] = (),
+    resume: bool = False,
+    seeds: Iterable[int] | None = None,
+    **fields: Any,
+) -> TrainedRun | TrainedSeeds:
+    """Train as `hanabi-rl train` does, with its printed report.
 
     Args:
         algorithm: name of an algorithm, or your own: an instance or `python:FILE.py:CLASS`.
@@ -73,21 +115,33 @@ def train(
             overcooked's settings.
         callbacks: functions called with the `TrainingEvaluation` of each evaluation during
             training, the initial one included; raising `StopTraining` in one ends training.
+        resume: continue the run in `run_dir` with its saved config instead of a preset. As on the
+            command line, only the fields of length and logging may change.
+        seeds: train one run per seed, in `run_dir`/s<seed> or new folders. In a given `run_dir` the
+            same call skips finished runs and continues the others.
         fields: fields of the config that replace the preset's: `total_steps=100_000`,
             `network={"kind": "gru"}`, `game=Rules(3)`, `game="overcooked:cramped_room"`.
 
-    Raises ValueError for an unknown algorithm, preset or field and for invalid values.
+    Raises ValueError for an unknown algorithm, preset or field, for invalid values, and for a
+    folder that holds another run.
     """
     entry = find_algorithm(algorithm)
-    if fields.get("seeds") or fields.get("resume"):
-        raise ValueError("train: expected one new run, got seeds or resume: use `hanabi-rl train`")
-    config = entry.config()
+    if seeds is not None and (resume or "seed" in fields):
+        raise ValueError(
+            f"train: expected seeds without {'resume' if resume else 'seed'}, got both"
+        )
     named = fields.pop("game", None)
     game = game_from_text(named) if isinstance(named, str) else named
     if preset == "quick" and isinstance(game, Game):
         own = configs_folder() / presets_of(entry.name, entry.config) / f"{game.name}.toml"
         preset = game.name if own.exists() else "overcooked"
-    if preset is not None:
+    config = entry.config()
+    if resume:
+        if fields.get("run_dir") is None:
+            raise ValueError("train: resume: expected the run's folder in run_dir, got none")
+        config = saved_config(entry.config, Path(fields["run_dir"]), algorithm=entry.name)
+        fields["resume"] = True
+    elif preset is not None:
         config = load_preset(entry.config, entry.name, preset, configs_folder())
     if game is not None:
         fields["game"] = game_from_text(named, config.game) if isinstance(named, str) else game
@@ -101,19 +155,27 @@ def train(
     }
     config = from_dict(entry.config, values, config, where="train")
     config = dataclasses.replace(config, **objects)
-    chosen = config.run_dir
-    folder = create_run(
-        entry.name,
-        num_players=entry.infer_rules(config).num_players,
-        preset=config.preset,
-        seed=config.seed,
-        run_dir=None if chosen is None else Path(chosen),
-    )
+    with use_callbacks(entry.name, callbacks):
+        if seeds is None:
+            return _trained(entry, config, run)
+        config = dataclasses.replace(config, seeds=tuple(seeds))
+        runs = [_trained(entry, of_seed, run_once) for of_seed in seed_configs(entry, config)]
+    return TrainedSeeds(runs, seeds_report(entry, config, [one.summary for one in runs]))
+
+
+def _trained(
+    entry: Algorithm, config: Any, run: Callable[[Algorithm, Any], dict[str, Any]]
+) -> TrainedRun:
+    """Train one run, without `run_dir` in a new folder."""
+    if config.run_dir is not None:
+        folder = Path(config.run_dir)
+    else:
+        players = entry.infer_rules(config).num_players
+        folder = create_run(entry.name, num_players=players, preset=config.preset, seed=config.seed)
     try:
-        with use_callbacks(entry.name, callbacks):
-            summary = entry.run(dataclasses.replace(config, run_dir=str(folder)))
+        summary = run(entry, dataclasses.replace(config, run_dir=str(folder)))
     finally:
-        if chosen is None and not any(folder.iterdir()):  # a start that failed
+        if config.run_dir is None and not any(folder.iterdir()):  # a start that failed
             folder.rmdir()
     final = getattr(config, "report_policy", "best") == "final"
     return TrainedRun(folder, summary, load_policy(folder / LATEST_POLICY if final else folder))

@@ -18,7 +18,6 @@ from support.runs import read_lines
 import hanabi_rl
 from hanabi_rl import (
     Bot,
-    IPPOConfig,
     Rules,
     StopTraining,
     TrainingEvaluation,
@@ -31,12 +30,11 @@ from hanabi_rl import (
 )
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.base import Algorithm
-from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.evaluation.measure import gauntlet as of_gauntlet
 from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.game_episodes import play_episodes
-from hanabi_rl.runs.config import RunConfig, saved_config
+from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.storage.files import read_json
 
 RULES = Rules(num_players=2, num_colors=2, num_ranks=3, hand_size=2, max_life_tokens=2)
@@ -184,7 +182,9 @@ def test_train_returns_the_reported_policy(tmp_path: Path, monkeypatch: Any) -> 
         (lambda: train("ippo", "quik"), "did you mean quick"),
         (lambda: train(Fake()), "presets of fake: none"),
         (lambda: train("ippo", total_step=3), "train: unknown field 'total_step'.*total_steps?"),
-        (lambda: train("ippo", seeds=(1, 2)), "expected one new run"),
+        (lambda: train("ippo", seeds=(1, 2), seed=1), "expected seeds without seed, got both"),
+        (lambda: train("ippo", seeds=(1, 1)), "expected different seeds, got 1 twice"),
+        (lambda: train("ippo", resume=True), "resume: expected the run's folder in run_dir, got n"),
         (lambda: train("ippo", lr="x"), "train.lr: expected float, got 'x'"),
         (lambda: load_policy("agent:hgrup-2p"), "did you mean hgroup-2p"),
         (lambda: load_policy("hgroup-2p"), "did you mean agent:hgroup-2p"),
@@ -240,10 +240,10 @@ def test_train_runs_an_algorithm_and_a_callback_stops_it(tmp_path: Path) -> None
     assert {*seen[1].metrics, "step", "wall_s"} == {*read_lines(run.run_dir)[1]}
     assert run.summary["env_steps"] == 256 and (run.run_dir / "learning-curve.png").exists()
     assert run.summary["selfplay_mean"] == evaluate(run.policy, 8).mean.mean
-    config = saved_config(IPPOConfig, run.run_dir, algorithm="ippo")
-    ALGORITHMS["ippo"].run(
-        dataclasses.replace(config, run_dir=str(run.run_dir), resume=True, preset="small")
-    )
+    with pytest.raises(ValueError, match="lr: the run has .*, got 0.5"):
+        train("ippo", resume=True, run_dir=run.run_dir, lr=0.5)
+    resumed = train("ippo", resume=True, run_dir=run.run_dir)
+    assert resumed.policy.identity() == whole.policy.identity()
     for folder in ("policy", "policy-latest"):
         found, expected = (load_policy(one.run_dir / folder) for one in (run, whole))
         assert found.identity() == expected.identity()

@@ -202,23 +202,38 @@ def _print_table(
 
 
 def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
-    """Run a config with each of its `seeds` (in `run_dir`/s<seed>) and print a table. Raises
-    RunStopped."""
+    """Run a config with each of its `seeds` and print a table. Raises RunStopped."""
+    configs = seed_configs(algorithm, config)
+    if text := seeds_report(algorithm, config, run_all(algorithm, configs)):
+        print(text)
+
+
+def seed_configs(algorithm: Algorithm, config: RunConfig) -> list[RunConfig]:
+    """Configs of the runs of `seeds`, in `run_dir`/s<seed>. Raises ValueError for a seed given
+    twice, and as `with_game`."""
     check_seeds(config.seeds)
     config = with_game(config, algorithm.infer_rules(config), "its data, clone or partners")
     configs = []
     for seed in config.seeds:
         run_dir = None if config.run_dir is None else f"{config.run_dir}/s{seed}"
         configs.append(dataclasses.replace(config, seed=seed, seeds=(), run_dir=run_dir))
-    summaries = run_all(algorithm, configs)
-    if len(summaries) > 1:
-        print(seed_table(config.seeds, summaries, algorithm.summary_columns))
-        if note := error_note("s.e.", config.seeds, configs):
-            print(note)
-        if algorithm.seeds_share_validation(config):
-            best = chosen_seed(config.seeds, summaries, algorithm.validation_key)
-            for text in filter(None, (best, algorithm.pooled_report(config, summaries))):
-                print(text)
+    return configs
+
+
+def seeds_report(algorithm: Algorithm, config: RunConfig, summaries: list[dict[str, Any]]) -> str:
+    """Table over the `seeds` of a config, with its notes; empty for one seed."""
+    if len(summaries) == 1:
+        return ""
+    texts = [
+        seed_table(config.seeds, summaries, algorithm.summary_columns),
+        error_note("s.e.", config.seeds, [config]),
+    ]
+    if algorithm.seeds_share_validation(config):
+        texts += [
+            chosen_seed(config.seeds, summaries, algorithm.validation_key),
+            algorithm.pooled_report(config, summaries),
+        ]
+    return "\n".join(filter(None, texts))
 
 
 def run_all(algorithm: Algorithm, configs: Sequence[RunConfig]) -> list[dict[str, Any]]:

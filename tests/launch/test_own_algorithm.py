@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hanabi_rl import evaluate, train
+from hanabi_rl import evaluate, load_policy, train
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.launch.cluster import Job
 from hanabi_rl.launch.presets import configs_folder, load_preset, presets_of
@@ -161,6 +161,29 @@ def test_seeds_print_a_table(file: Path, capsys: Any) -> None:
         lines = [line.split() for line in shown.out.splitlines()]
         assert lines[-5:-2] == [["seed", "score"], ["1", "1"], ["2", "2"]]
         assert shown.err.count("finished") == 2 * number
+
+
+def test_python_trains_seeds_as_the_command(file: Path, capsys: Any) -> None:
+    found = train("python:own.py:Penalty", "small", seeds=range(1, 3), run_dir="x")
+    assert [(str(run.run_dir), run.summary["score"]) for run in found.runs] == [
+        ("x/s1", 1.0),
+        ("x/s2", 2.0),
+    ]
+    assert found.runs[0].policy.identity() == load_policy("x/s1").identity()
+    capsys.readouterr()
+    flags = ["--preset", "small", "--seeds", "1", "2", "--run-dir", "x"]
+    assert train_command(["python:own.py:Penalty", *flags]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == f"{found}\n" and shown.err.count("finished") == 2
+    again = train("python:own.py:Penalty", "small", seeds=[2, 3], run_dir="x")
+    assert [run.summary["score"] for run in again.runs] == [2.0, 3.0]
+    assert capsys.readouterr().err.count("finished") == 1
+
+    places = [run.run_dir for run in train("python:own.py:Penalty", "small", seeds=[5, 6]).runs]
+    assert [place.parent for place in places] == [Path("runs")] * 2
+    assert ["-s5-" in places[0].name, "-s6-" in places[1].name] == [True, True]
+    with pytest.raises(ValueError, match="expected seeds without resume, got both"):
+        train("python:own.py:Penalty", seeds=[1], resume=True, run_dir="x")  # type: ignore[call-overload]
 
 
 @pytest.mark.slow  # processes
