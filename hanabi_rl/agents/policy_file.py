@@ -77,9 +77,8 @@ def write_file(
         raise ValueError(f"expected a file named *{SUFFIX}, got {path}")
     leaves = trees.leaf_paths((round_to_half(policy) if half else policy).params)
     params = {name: plain(x) for name, x in leaves.items()}
-    _check_leaves(
-        params, params_template(policy.rules, policy.network), where="the policy to write"
-    )
+    template = params_template(policy.rules, policy.network)
+    trees.check_leaves(params, template, where="the policy to write")
     if half:
         params = {name: x.astype(np.float16) for name, x in params.items()}
     header = {
@@ -88,11 +87,6 @@ def write_file(
     }
     header["sha256"] = _digest(params, header)
     write_tensors(path, params, header)
-
-
-def _check_leaves(leaves: Mapping[str, np.ndarray], template: trees.PyTree, where: str) -> None:
-    kinds = {name: {"dtype": str(x.dtype), "shape": x.shape} for name, x in leaves.items()}
-    trees.check_structure(kinds, template, where=where)
 
 
 def read_file(path: Path) -> NetworkPolicy:
@@ -109,7 +103,7 @@ def read_file(path: Path) -> NetworkPolicy:
         name: x.astype(np.float32) if x.dtype == np.float16 else x for name, x in leaves.items()
     }
     template = params_template(rules, network)
-    _check_leaves(full, template, where=str(path))
+    trees.check_leaves(full, template, where=str(path))
     return NetworkPolicy(
         params=trees.restore_structure(template, full), rules=rules, network=network, info=info
     )

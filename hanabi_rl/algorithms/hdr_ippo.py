@@ -129,6 +129,7 @@ class HDRIPPO(PPOAlgorithm):
             hdr_ippo(config, clone),
             f"{self.title}, KL weight {config.kl_weight:g}",
             reference=clone,
+            initial_params=clone.params,
             progress_metric="kl_to_bc",
             temperature=functools.partial(_calibrated, clone)
             if config.calibrate_temperature

@@ -54,6 +54,7 @@ from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import announce_stage, read_metrics
 from hanabi_rl.runs.trainer import Schedule, Selection, open_trainer
 from hanabi_rl.storage.progress import Progress
+from hanabi_rl.storage.trees import IncompatibleError
 from hanabi_rl.storage.validation import BoundedCount, PositiveInt, UnitInterval
 from hanabi_rl.storage.words import count
 
@@ -120,10 +121,10 @@ class TrainingSetup:
     ppo: RolloutLearner
     stage: str
     """Title of the training stage."""
-    reference: NetworkPolicy | None = None
-    """KL reference, whose parameters the learner starts from."""
+    reference: Policy | None = None
+    """KL reference, any policy for the game: `batch.reference_logits` of the objective."""
     initial_params: PyTree = None
-    """Initial parameters without a reference; None: random."""
+    """Initial parameters of the actor, such as `reference.params`; None: random."""
     partners: Policy | PartnerPopulation | None = None
     """Policies of the seats that the learner does not hold."""
     evaluate: Callable[[NetworkPolicy, RLRunConfig], dict[str, float]] = selfplay_metrics
@@ -134,6 +135,32 @@ class TrainingSetup:
     """Metric on the progress bar in addition to the score."""
     temperature: Callable[[NetworkPolicy, RLRunConfig], float] | None = None
     """Temperature by which a policy's logits are divided before saving; None: unchanged."""
+
+    def __post_init__(self) -> None:
+        reference, params, game = self.reference, self.initial_params, self.ppo.config.game
+        if reference is not None:
+            if not all(hasattr(reference, name) for name in ("rules", "init_carry", "step")):
+                raise ValueError(
+                    f"TrainingSetup.reference: expected a policy, such as load_policy(NAME), got "
+                    f"{type(reference).__name__} {str(reference)[:80]!r}"
+                )
+            if reference.rules != game:
+                raise ValueError(
+                    f"TrainingSetup.reference: expected a policy for "
+                    f"{game.difference_from(reference.rules)}, the game of the run, got one for "
+                    f"{reference.rules.difference_from(game)}: load_policy(NAME, config.game)"
+                )
+        if not isinstance(params, Mapping | None):
+            raise ValueError(
+                "TrainingSetup.initial_params: expected parameters, such as "
+                f"load_policy(NAME).params, got {type(params).__name__}"
+            )
+
+    @property
+    def begins_as_reference(self) -> bool:
+        """True if the initial parameters are the reference's."""
+        of_reference = getattr(self.reference, "params", None)
+        return of_reference is not None and self.initial_params is of_reference
 
 
 def run_schedule(config: RLRunConfig, training: TrainingSetup) -> Schedule:
@@ -211,15 +238,19 @@ class PPOAlgorithm(Algorithm):
         included."""
         check_device_split(config, training.partners)
         record_inputs(config, run_dir, starts)
-        reference = training.reference
         ppo = restore_schedules(self.name, training.ppo, config, run_dir)
         context = TrainContext(
-            reference=with_precision(reference, config.precision),
+            reference=with_precision(training.reference, config.precision),
             partners=with_precision(training.partners, config.precision),
             start_states=starts,
         )
-        first = training.initial_params if reference is None else reference.params
-        learner, actors = jax.jit(ppo.init)(jax.random.key(config.seed), context, first)
+        try:
+            first = jax.random.key(config.seed), context, training.initial_params
+            learner, actors = jax.jit(ppo.init)(*first)
+        except IncompatibleError as error:
+            raise ValueError(
+                f"TrainingSetup.initial_params: expected an actor of {ppo.network}: {error}"
+            ) from error
         actor = learner.params["actor"]
         policy = NetworkPolicy(params=actor, rules=ppo.env.rules, network=ppo.network)
         steps = config.num_envs * config.num_steps
@@ -241,7 +272,9 @@ class PPOAlgorithm(Algorithm):
                 trainer.run(updates, learner, actors, progress)
             wall_s = trainer.wall_s
 
-        parallel.on_main_host(lambda: plot_curve(run_dir, policy.rules, reference is not None))
+        parallel.on_main_host(
+            lambda: plot_curve(run_dir, policy.rules, training.begins_as_reference)
+        )
         return wall_s
 
     def measure(

@@ -30,6 +30,7 @@ from hanabi_rl.learning.rollout import (
 )
 from hanabi_rl.learning.schedules import falling
 from hanabi_rl.nn.config import NetworkKind
+from hanabi_rl.storage.trees import check_leaves, leaf_paths
 
 PyTree = Any
 
@@ -112,10 +113,13 @@ class RolloutLearner:
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[LearnerState, RunnerState]:
         """Learner with fresh parameters (of the actor: the given ones, if any), and runner state at
-        the start of fresh games, not yet sharded."""
+        the start of fresh games, not yet sharded.
+
+        Raises ValueError for an actor of another network."""
         param_key, env_key, run_key = jax.random.split(key, 3)
         params = self.init_params(param_key)
         if actor is not None:  # copied, because the learner's buffers are donated
+            check_leaves(leaf_paths(actor), params["actor"], where="the initial actor")
             params = {**params, "actor": jax.tree.map(jnp.copy, actor)}
         learner = LearnerState(
             params=params,

@@ -117,6 +117,12 @@ def check_structure(manifest: Manifest, template: PyTree, *, where: str) -> None
             )
 
 
+def check_leaves(leaves: Mapping[str, Any], template: PyTree, *, where: str) -> None:
+    """`check_structure` of arrays by path."""
+    kinds = {path: {"dtype": str(x.dtype), "shape": x.shape} for path, x in leaves.items()}
+    check_structure(kinds, template, where=where)
+
+
 def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[str, Any]:
     """Read the leaves `paths` of a tree that Orbax stored in `folder`, verified by `manifest`.
 

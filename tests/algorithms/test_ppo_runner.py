@@ -2,6 +2,7 @@
 of partners."""
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -290,7 +291,10 @@ def test_run_uses_seed_and_precision(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     plain_jit = SimpleNamespace(jit=lambda function: function, random=jax.random)
     monkeypatch.setattr(ppo_runner, "jax", plain_jit)
     plan = dataclasses.replace(
-        ALGORITHM.training(config, None), reference=partner, partners=EpsilonNoise(partner)
+        ALGORITHM.training(config, None),
+        reference=partner,
+        initial_params=partner.params,
+        partners=EpsilonNoise(partner),
     )
     with pytest.raises(Enough):
         ALGORITHM.train(config, tmp_path, plan)
@@ -299,6 +303,38 @@ def test_run_uses_seed_and_precision(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (jax.random.key_data(key) == jax.random.key_data(jax.random.key(9))).all()
     assert context.reference.precision == context.partners.policy.precision == "bfloat16"
     assert actor is partner.params and context.start_states is None
+    plan = dataclasses.replace(plan, initial_params=None)
+    with pytest.raises(Enough):
+        ALGORITHM.train(config, tmp_path, plan)
+    assert calls[1][3] is None and calls[1][2].reference.rules == Rules()  # only the reference
+
+
+def test_setup_checks_reference_and_initial_params(tmp_path: Path) -> None:
+    config = IPPOConfig(game=TINY, num_envs=16, num_steps=4, total_steps=64)
+    write_config(tmp_path, to_dict(config), algorithm="ippo", seed=0)
+    plan = ALGORITHM.training(config, None)
+    policy = network_policy(TINY, 0)  # another network than the config's
+    of_plan = partial(dataclasses.replace, plan)
+    assert of_plan(reference=policy, initial_params=policy.params).begins_as_reference
+    assert not of_plan(reference=policy).begins_as_reference
+    assert not of_plan(initial_params=policy.params).begins_as_reference
+    with pytest.raises(ValueError, match=r"reference: expected a policy, such as .* got str 'agen"):
+        of_plan(reference="agent:clone-2p")
+    with pytest.raises(ValueError, match="reference: expected a policy for 2 colours.*game of the"):
+        of_plan(reference=network_policy(Rules(), 0))
+    with pytest.raises(
+        ValueError, match=r"expected parameters, .*NAME\).params, got NetworkPolicy"
+    ):
+        of_plan(initial_params=policy)
+    wrong = (
+        r"initial_params: expected an actor of NetworkConfig\(embedding=\(512,\).*: the initial "
+    )
+    leaf = r"actor: leaf decoder_0/bias: expected float32\[512\], stored float32\[\d+\]"
+    with pytest.raises(ValueError, match=wrong + leaf):
+        ALGORITHM.train(config, tmp_path, of_plan(initial_params=policy.params))
+    missing = "leaf decoder_0/bias .* is missing"
+    with pytest.raises(ValueError, match=wrong + f"actor: {missing}"):
+        ALGORITHM.train(config, tmp_path, of_plan(initial_params={"actor": policy.params}))
 
 
 def test_start_states_config(tmp_path: Path) -> None:
