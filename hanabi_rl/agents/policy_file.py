@@ -218,7 +218,11 @@ def parse_metadata(
         raise ValueError(f"{where}: expected a key {error.args[0]!r}, got none") from error
     except TypeError as error:
         raise ValueError(f"{where}: expected a game and a network, got: {error}") from error
-    config = from_dict(network_class(kind), network, where=f"{where}: network")
+    try:
+        cls = network_class(kind)
+    except ValueError as error:
+        raise ValueError(f"{where}: network.kind: {error}") from error
+    config = from_dict(cls, network, where=f"{where}: network")
     expect("network.kind", config.kind, kind)
     return (
         rules,

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
 import inspect
 import shlex
-import sys
 import types
 import typing
 import weakref
@@ -28,6 +25,7 @@ from hanabi_rl.agents.process import ProcessAgent
 from hanabi_rl.agents.python_bot import HostPolicy, Sessions, python_act, user_code
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
+from hanabi_rl.storage.user_modules import user_module
 from hanabi_rl.storage.words import did_you_mean
 
 ENTRY_POINTS = "hanabi_rl.agents"
@@ -256,7 +254,7 @@ def find_class(name: str, group: str = ENTRY_POINTS) -> type:
         else:
             return _entry_point(name, path, group)
     with user_code(name):
-        module = _file_module(place) if place.endswith(".py") else _module(place)
+        module = user_module(place)
     if module is None:
         why = "no such file" if place.endswith(".py") else "no such module"
         raise ValueError(f"{name}: {why}: {place}")
@@ -293,42 +291,6 @@ def _entry_point(name: str, short: str, group: str) -> type:
     if not isinstance(found, type):
         raise ValueError(f"{name}: expected a class, got {found!r}")
     return found
-
-
-def _file_module(place: str) -> types.ModuleType | None:
-    """Module of a file, imported once per content; its folder is searched for what it imports."""
-    file = Path(place).expanduser().resolve()
-    if not file.is_file():
-        return None
-    source = file.read_bytes()
-    digest = hashlib.sha256(str(file).encode() + source).hexdigest()[:12]
-    name = f"{file.stem}_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-    if str(file.parent) not in sys.path:
-        sys.path.append(str(file.parent))
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None, "a .py file has a loader"
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        # Python's cached bytecode answers for any text of equal length saved within a second.
-        exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _module(place: str) -> types.ModuleType | None:
-    """Module by name, also of the working folder; None if it does not exist."""
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise  # a module that it imports
-        return None
 
 
 def make_process_agent(name: str, rules: Any) -> Policy:

@@ -11,6 +11,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.jaxmarl import JaxMARLGame
 from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.storage.dataclass_io import from_dict, subclasses
+from hanabi_rl.storage.user_modules import OWN_CLASSES, import_user_modules
 
 GAMES: dict[str, Any] = {"hanabi": Rules, "overcooked": Overcooked, "jaxmarl": JaxMARLGame}
 """Class of each game by name; a new game is added here. Subclasses of `Game` defined elsewhere are
@@ -26,11 +27,11 @@ else:
 
 def game_class(name: Any) -> Any:
     """Class of the game of that name. Raises ValueError for an unknown name."""
+    import_user_modules()
     found = {cls.name: cls for cls in subclasses(Game) if "name" in vars(cls)} | GAMES
     if name not in [*found]:
         raise ValueError(
-            f"expected a game, one of {', '.join(sorted(found))}, got {name!r}; a game of your own "
-            "is known once its module is imported"
+            f"expected a game, one of {', '.join(sorted(found))}, got {name!r}; {OWN_CLASSES}"
         )
     return found[name]
 

@@ -1,7 +1,7 @@
 """Observation view of games in which all players act in every step: one row per player.
 
-A rollout stores what a network needs of an observation where that is little: distance features,
-or `Game.sufficient_entries`. Other observations are encoded again per minibatch.
+A rollout stores what a network needs of an observation where that is little: the network's
+`reduction`, or `Game.sufficient_entries`. Other observations are encoded again per minibatch.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.games.batching import pick_seat
-from hanabi_rl.games.overcooked.features import distance_features
 from hanabi_rl.learning.observation_views import Index, ObservationView, PyTree, ViewOutput
 from hanabi_rl.nn.config import NetworkKind
-from hanabi_rl.nn.kitchen_network import KitchenConfig
-from hanabi_rl.nn.networks import NetworkConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,19 +32,13 @@ class GameView(ObservationView):
 
     @property
     def folded_layers(self) -> tuple[str, ...]:
-        """Layers that read the `sufficient_entries` instead of the observation: all that read
-        either; empty without entries, or if the network needs whole observations."""
-        network = self.network
-        if type(network) is not NetworkConfig or self.rules.sufficient_entries is None:
-            return ()
-        if network.embedding or network.has_carry:
-            return ("embedding_0",) if network.embedding else ()
-        return "decoder_0" if network.decoder else "logits", "Dense_0"
+        """Layers that read the `sufficient_entries` instead of the observation."""
+        return () if self.rules.sufficient_entries is None else self.network.input_layers
 
     @property
     def is_reduced(self) -> bool:
         """True if the network reads less than observations."""
-        return bool(self.folded_layers) or isinstance(self.network, KitchenConfig)
+        return bool(self.folded_layers) or self.network.reduction is not None
 
     @property
     def noise_rows(self) -> int:
@@ -68,11 +59,10 @@ class GameView(ObservationView):
 
     def _reduced(self, obs: jax.Array) -> jax.Array:
         """Inputs [N, P, ...] of the network from observations."""
-        if not self.is_reduced:
-            return obs
-        if not self.folded_layers:
-            return distance_features(obs)
-        return obs.reshape(*obs.shape[:2], -1)[..., self.rules.sufficient_entries]
+        if self.folded_layers:
+            return obs.reshape(*obs.shape[:2], -1)[..., self.rules.sufficient_entries]
+        reduction = self.network.reduction
+        return obs if reduction is None else reduction(obs)
 
     def observations(self, seen: ViewOutput) -> jax.Array:
         """See `ObservationView`."""

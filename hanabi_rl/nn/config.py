@@ -1,17 +1,21 @@
 """What every network config owns, and the union of all; `kind` in a preset selects one."""
 
-from typing import Annotated, Any, Protocol, get_args
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, get_args
 
 import flax.linen as nn
+import jax
 import tyro
 
 from hanabi_rl.nn.conv_network import ConvConfig
 from hanabi_rl.nn.gru_network import GRUConfig
 from hanabi_rl.nn.kitchen_network import KitchenConfig
-from hanabi_rl.nn.networks import Inputs, NetworkConfig, Schedule
+from hanabi_rl.nn.networks import Inputs, MemoryNetwork, NetworkConfig, Schedule
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.nn.transformer_network import TransformerConfig
+from hanabi_rl.storage.dataclass_io import subclasses
+from hanabi_rl.storage.user_modules import OWN_CLASSES, import_user_modules
 
 PyTree = Any
 
@@ -38,6 +42,16 @@ class NetworkKind(Protocol):
     @property
     def feature_spec(self) -> str | None:
         """Names of features that an observation view computes; None: observations."""
+
+    @property
+    def reduction(self) -> Callable[[jax.Array], jax.Array] | None:
+        """Function of observations [..., *obs_shape] to a small array that the network reads as
+        well; rollouts of games other than Hanabi store it. None: it reads only observations."""
+
+    @property
+    def input_layers(self) -> tuple[str, ...]:
+        """All layers that read observations, if they are dense layers on the flat observation, of
+        which a game may omit entries (`Game.sufficient_entries`); otherwise empty."""
 
     @property
     def has_carry(self) -> bool:
@@ -81,12 +95,23 @@ class NetworkKind(Protocol):
 AnyNetworkConfig = (
     NetworkConfig | StructuredConfig | GRUConfig | TransformerConfig | KitchenConfig | ConvConfig
 )
-"""All network configs: a new network is added here."""
-NetworkField = Annotated[AnyNetworkConfig, tyro.conf.AvoidSubcommands]
+"""All network configs of the package. Subclasses of `MemoryNetwork` defined elsewhere are found by
+their `kind` too, once their module is imported."""
+
+if TYPE_CHECKING:
+    NetworkField = AnyNetworkConfig
+else:
+    NetworkField = Annotated[AnyNetworkConfig | MemoryNetwork, tyro.conf.AvoidSubcommands]
 """Network field of a config; its flags are those of the preset's kind."""
 
 
 def network_class(kind: Any) -> type[AnyNetworkConfig]:
-    """Config class of the networks of a `kind`; `NetworkConfig` for unknown kinds."""
-    classes: tuple[type[AnyNetworkConfig], ...] = get_args(AnyNetworkConfig)
-    return next((cls for cls in classes if cls.kind == kind), NetworkConfig)
+    """Config class of the networks of a `kind`. Raises ValueError for an unknown kind."""
+    import_user_modules()
+    found: dict[Any, Any] = dict.fromkeys(("lstm", "feed_forward"), NetworkConfig)
+    for cls in (*get_args(AnyNetworkConfig), *subclasses(MemoryNetwork)):
+        if isinstance(own := vars(cls).get("kind"), str):
+            found[own] = cls
+    if kind not in [*found]:
+        raise ValueError(f"expected one of {', '.join(sorted(found))}, got {kind!r}; {OWN_CLASSES}")
+    return found[kind]  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Literal
 
 import jax
@@ -24,6 +25,11 @@ class KitchenConfig(NetworkConfig):
     dropout: float = 0.0
     kind: Literal["kitchen"] = "kitchen"
     """Type of network: distance features of Overcooked."""
+
+    @property
+    def reduction(self) -> Callable[[jax.Array], jax.Array]:
+        """See `NetworkKind`."""
+        return distance_features
 
     def read(self, obs: jax.Array, reset: jax.Array) -> jax.Array:
         """See `MemoryNetwork`; features [T, B, F] are read as they are."""

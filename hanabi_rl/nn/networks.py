@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import flax.linen as nn
@@ -62,6 +63,11 @@ class MemoryNetwork:
     memory: ClassVar[str]
 
     def __post_init__(self) -> None:
+        if type(self) is not NetworkConfig and vars(type(self)).get("kind") != self.kind:
+            raise ValueError(
+                f"{type(self).__name__}: expected a frozen dataclass with a field of its own, "
+                f'kind: Literal["NAME"] = "NAME", got kind {self.kind!r}'
+            )
         for name in ("embedding", self.memory, "decoder", "critic"):
             widths = tuple(int(w) for w in getattr(self, name))
             object.__setattr__(self, name, widths)
@@ -85,6 +91,16 @@ class MemoryNetwork:
     def has_carry(self) -> bool:
         """See `NetworkKind`."""
         return bool(self.memory_widths)
+
+    @property
+    def reduction(self) -> Callable[[jax.Array], jax.Array] | None:
+        """See `NetworkKind`."""
+        return None
+
+    @property
+    def input_layers(self) -> tuple[str, ...]:
+        """See `NetworkKind`."""
+        return ()
 
     def read(self, obs: jax.Array, reset: jax.Array) -> jax.Array:
         """Input of the first layer, float32 [T, B, D]: the observations [T, B, ...], flattened."""
@@ -139,6 +155,15 @@ class NetworkConfig(MemoryNetwork):
     dropout: float = 0.5
     """Dropout rate after each decoder layer; used in behavioural cloning only, never in RL."""
     memory: ClassVar[str] = "lstm"
+
+    @property
+    def input_layers(self) -> tuple[str, ...]:
+        """See `NetworkKind`; empty for subclasses, which may read observations in another way."""
+        if type(self) is not NetworkConfig or (self.has_carry and not self.embedding):
+            return ()
+        if self.embedding:
+            return ("embedding_0",)
+        return "decoder_0" if self.decoder else "logits", "Dense_0"
 
     def memory_layer(self, width: int, precision: Precision) -> nn.Module:
         """See `MemoryNetwork`."""

@@ -68,6 +68,8 @@ class StructuredConfig:
             raise ValueError(f"network.dropout: expected a rate in [0, 1), got {self.dropout}")
 
     inputs: ClassVar[Inputs] = "structured"
+    reduction: ClassVar[None] = None
+    input_layers: ClassVar[tuple[str, ...]] = ()
     has_carry: ClassVar[bool] = False
     equivariant: ClassVar[bool] = True
     cloning_schedule: ClassVar[Schedule] = "cosine"

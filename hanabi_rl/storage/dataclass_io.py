@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
 
 from hanabi_rl.storage.renamed_fields import MOVED, RENAMED, RENAMED_VALUES
+from hanabi_rl.storage.user_modules import OWN_CLASSES, import_user_modules
 from hanabi_rl.storage.validation import InvalidValueError
 from hanabi_rl.storage.words import did_you_mean
 
@@ -83,13 +84,16 @@ def _class_of(hint: Any, value: dict[str, Any], current: type, place: str) -> ty
     class by the default of its field of that name, or the class without that field; without either
     it is the class of the default.
     """
+    key = next((key for key in ("kind", "name") if key in value), None)
+    if key is not None:
+        import_user_modules()
     choices = [
         cls
         for arg in typing.get_args(hint)
-        if isinstance(arg, type) and dataclasses.is_dataclass(arg)
+        if isinstance(arg, type)
         for cls in (arg, *subclasses(arg))
+        if dataclasses.is_dataclass(cls)
     ]
-    key = next((key for key in ("kind", "name") if key in value), None)
     if len(choices) < 2 or key is None:
         return current
     kinds = {
@@ -100,7 +104,9 @@ def _class_of(hint: Any, value: dict[str, Any], current: type, place: str) -> ty
     kinds.pop(dataclasses.MISSING, None)  # a base class
     if value[key] not in [*kinds]:  # an unhashable list is possible
         expected = ", ".join(repr(kind) for kind in kinds if kind is not None)
-        raise ValueError(f"{place}.{key}: expected {expected} or no {key}, got {value[key]!r}")
+        raise ValueError(
+            f"{place}.{key}: expected {expected} or no {key}, got {value[key]!r}; {OWN_CLASSES}"
+        )
     return kinds[value[key]]
 
 

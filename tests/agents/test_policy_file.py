@@ -171,7 +171,10 @@ def rewrite(path: Path, change: Any) -> None:
         (lambda d: d.pop("network"), "expected a key 'network'"),
         (lambda d: d.update(game=3), "expected a game and a network"),
         (lambda d: d["game"].update(variant=2), "game: unknown field 'variant'"),
-        (lambda d: d["network"].update(kind="mlp"), "expected network.kind 'lstm', got 'mlp'"),
+        (
+            lambda d: d["network"].update(kind="mlp"),
+            "network.kind: expected one of conv, .*, got 'mlp'",
+        ),
         (
             lambda d: d["network"].update(decoder=[9]),
             r"leaf decoder_0/bias: expected float32\[9\], stored float32\[8\]",
