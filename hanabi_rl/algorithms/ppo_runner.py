@@ -136,31 +136,48 @@ class TrainingSetup:
     temperature: Callable[[NetworkPolicy, RLRunConfig], float] | None = None
     """Temperature by which a policy's logits are divided before saving; None: unchanged."""
 
-    def __post_init__(self) -> None:
-        reference, params, game = self.reference, self.initial_params, self.ppo.config.game
-        if reference is not None:
-            if not all(hasattr(reference, name) for name in ("rules", "init_carry", "step")):
-                raise ValueError(
-                    f"TrainingSetup.reference: expected a policy, such as load_policy(NAME), got "
-                    f"{type(reference).__name__} {str(reference)[:80]!r}"
-                )
-            if reference.rules != game:
-                raise ValueError(
-                    f"TrainingSetup.reference: expected a policy for "
-                    f"{game.difference_from(reference.rules)}, the game of the run, got one for "
-                    f"{reference.rules.difference_from(game)}: load_policy(NAME, config.game)"
-                )
-        if not isinstance(params, Mapping | None):
-            raise ValueError(
-                "TrainingSetup.initial_params: expected parameters, such as "
-                f"load_policy(NAME).params, got {type(params).__name__}"
-            )
 
-    @property
-    def begins_as_reference(self) -> bool:
-        """True if the initial parameters are the reference's."""
-        of_reference = getattr(self.reference, "params", None)
-        return of_reference is not None and self.initial_params is of_reference
+def check_setup(setup: TrainingSetup) -> None:
+    """Raise ValueError for a reference that is no policy for the game, or initial parameters that
+    are none."""
+    reference, params, game = setup.reference, setup.initial_params, setup.ppo.config.game
+    if reference is not None:
+        if not all(hasattr(reference, name) for name in ("rules", "init_carry", "step")):
+            raise ValueError(
+                "TrainingSetup.reference: expected a policy, such as load_policy(NAME), got "
+                f"{type(reference).__name__} {str(reference)[:80]!r}"
+            )
+        if reference.rules != game:
+            raise ValueError(
+                f"TrainingSetup.reference: expected a policy for "
+                f"{game.difference_from(reference.rules)}, the game of the run, got one for "
+                f"{reference.rules.difference_from(game)}: load_policy(NAME, config.game)"
+            )
+    if not isinstance(params, Mapping | None):
+        raise ValueError(
+            "TrainingSetup.initial_params: expected parameters, such as load_policy(NAME).params, "
+            f"got {type(params).__name__}"
+        )
+
+
+def begins_as_reference(setup: TrainingSetup) -> bool:
+    """True if the initial parameters are the reference's."""
+    of_reference = getattr(setup.reference, "params", None)
+    return of_reference is not None and setup.initial_params is of_reference
+
+
+def init_training(
+    ppo: RolloutLearner, seed: int, context: TrainContext, setup: TrainingSetup
+) -> tuple[LearnerState, RunnerState]:
+    """`RolloutLearner.init` with the seed of a run. Raises ValueError as `check_setup`, and for
+    `initial_params` of another network."""
+    check_setup(setup)
+    try:
+        return jax.jit(ppo.init)(jax.random.key(seed), context, setup.initial_params)
+    except IncompatibleError as error:
+        raise ValueError(
+            f"TrainingSetup.initial_params: expected an actor of {ppo.network}: {error}"
+        ) from error
 
 
 def run_schedule(config: RLRunConfig, training: TrainingSetup) -> Schedule:
@@ -244,13 +261,7 @@ class PPOAlgorithm(Algorithm):
             partners=with_precision(training.partners, config.precision),
             start_states=starts,
         )
-        try:
-            first = jax.random.key(config.seed), context, training.initial_params
-            learner, actors = jax.jit(ppo.init)(*first)
-        except IncompatibleError as error:
-            raise ValueError(
-                f"TrainingSetup.initial_params: expected an actor of {ppo.network}: {error}"
-            ) from error
+        learner, actors = init_training(ppo, config.seed, context, training)
         actor = learner.params["actor"]
         policy = NetworkPolicy(params=actor, rules=ppo.env.rules, network=ppo.network)
         steps = config.num_envs * config.num_steps
@@ -272,9 +283,7 @@ class PPOAlgorithm(Algorithm):
                 trainer.run(updates, learner, actors, progress)
             wall_s = trainer.wall_s
 
-        parallel.on_main_host(
-            lambda: plot_curve(run_dir, policy.rules, training.begins_as_reference)
-        )
+        parallel.on_main_host(lambda: plot_curve(run_dir, policy.rules, training))
         return wall_s
 
     def measure(
@@ -339,11 +348,11 @@ def announce_updates(config: RLRunConfig, run_dir: Path, done: int) -> None:
         print(f"{run_dir} has {finished}: only measuring it again", file=sys.stderr)
 
 
-def plot_curve(run_dir: Path, rules: Any, begins_as_clone: bool) -> None:
-    """Plot the run's metrics, with the clone's score if the learner started from the clone."""
+def plot_curve(run_dir: Path, rules: Any, setup: TrainingSetup) -> None:
+    """Plot the run's metrics, with the clone's score if the learner started from the reference."""
     lines = read_metrics(run_dir / "metrics.jsonl")
     first = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
-    clone = first if begins_as_clone else None
+    clone = first if begins_as_reference(setup) else None
     plot_ppo(lines, run_dir / "learning-curve.png", clone, rules.max_score)
 
 

@@ -24,8 +24,6 @@ class _Algorithms(Mapping[str, Algorithm]):
         self.names = names
 
     def __getitem__(self, name: str) -> Algorithm:
-        if name.startswith(f"{PYTHON}:"):
-            return _own_algorithm(name)
         if name not in self.names:
             raise ValueError(
                 f"expected an algorithm, one of {', '.join(self)}, {OWN}; got {name!r}"
@@ -61,9 +59,9 @@ ALGORITHMS = _Algorithms(
     "any_play",
     "obl",
 )
-"""All algorithms by name: the `ALGORITHM` of the module of that name in this package, or an
-instance of `python:FILE.py:CLASS`. A new algorithm is its module, one line here and in mkdocs.yml,
-configs/NAME/quick.toml and train/NAME.py. Raises ValueError for an unknown name."""
+"""Algorithms of the package by name: the `ALGORITHM` of the module of that name. A new algorithm is
+its module, one line here and in mkdocs.yml, configs/NAME/quick.toml and train/NAME.py. Raises
+ValueError for an unknown name."""
 
 
 def _own_algorithm(name: str) -> Algorithm:
@@ -86,10 +84,12 @@ def _own_algorithm(name: str) -> Algorithm:
 
 
 def find_algorithm(algorithm: str | Algorithm) -> Algorithm:
-    """The algorithm of a name, or the user's own. Raises ValueError for an unknown name, and for an
-    own algorithm with the name of another."""
+    """The algorithm of a name, also `python:FILE.py:CLASS`; an instance is checked and returned.
+    Raises ValueError as `ALGORITHMS` and `find_class`, and for an own algorithm with the name of
+    another."""
     if isinstance(algorithm, str):
-        return ALGORITHMS[algorithm]
+        own = algorithm.startswith(f"{PYTHON}:")
+        return _own_algorithm(algorithm) if own else ALGORITHMS[algorithm]
     package = type(algorithm).__module__.rpartition(".")[0]
     if package != __package__ and algorithm.name in [*ALGORITHMS]:
         raise ValueError(
@@ -101,7 +101,7 @@ def find_algorithm(algorithm: str | Algorithm) -> Algorithm:
 
 def stored_config(algorithm: str, stored: dict[str, Any]) -> RunConfig:
     """Config from `to_dict`. Raises ValueError for an unknown algorithm."""
-    return from_dict(ALGORITHMS[algorithm].config, stored)
+    return from_dict(find_algorithm(algorithm).config, stored)
 
 
 def run(algorithm: str | Algorithm, config: RunConfig) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 
 from hanabi_rl.agents.loading import load_policy
-from hanabi_rl.algorithms.registry import ALGORITHMS, OWN
+from hanabi_rl.algorithms.registry import ALGORITHMS, OWN, find_algorithm
 from hanabi_rl.data.files import load_games
 from hanabi_rl.launch.cli_args import GAME_FLAG, parse_args
 from hanabi_rl.launch.errors import user_errors
@@ -36,13 +36,12 @@ def main(algorithm: str) -> None:
 
 
 def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
-    """Train with the flags `args`; return the exit code. `algorithm` and `prog` are as in
-    `ALGORITHMS` and `parse_args`. Raises ValueError for a user's error."""
-    entry, configs = ALGORITHMS[algorithm], configs_folder()
-    presets = configs / presets_of(entry.name, entry.config)
+    """Train with the flags `args`; return the exit code. `prog` is as in `parse_args`. Raises
+    ValueError for a user's error."""
+    entry, configs = find_algorithm(algorithm), configs_folder()
     check_lists_once(normalize_flags(args), list_flags(entry.config))
     with connect_hosts(args):
-        preset = default_preset(list(args), presets)
+        preset = default_preset(list(args), configs / presets_of(entry.name, entry.config))
         config = parse_args(entry.config, entry.name, configs, preset, args, prog)
         try:
             run_seeds(entry, config) if config.seeds else entry.run(config)

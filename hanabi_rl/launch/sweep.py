@@ -21,7 +21,7 @@ import numpy as np
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.algorithms.base import Algorithm, SharedRun, Sweep
 from hanabi_rl.algorithms.init_from import load_initial_params
-from hanabi_rl.algorithms.registry import ALGORITHMS, find_algorithm, run, stored_config
+from hanabi_rl.algorithms.registry import find_algorithm, run, stored_config
 from hanabi_rl.evaluation.measure.intervals import mean_interval
 from hanabi_rl.evaluation.reporting.tables import csv_text, text_rows, to_text
 from hanabi_rl.games.hanabi.rules import Rules
@@ -62,7 +62,7 @@ def run_sweep(sweep: SweepConfig, base: RunConfig, points: list[GridPoint]) -> P
             ones.
         ValueError: as runs and launchers.
     """
-    folder, algorithm = Path(sweep.run_dir or ""), ALGORITHMS[sweep.algorithm]
+    folder, algorithm = Path(sweep.run_dir or ""), find_algorithm(sweep.algorithm)
     if base.wandb:
         check_wandb()
     base = dataclasses.replace(base, seeds=(), run_dir=None)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import tyro
 
 from hanabi_rl.algorithms.base import Algorithm
-from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.algorithms.registry import find_algorithm
 from hanabi_rl.launch.cli_args import parse_args, parse_or_raise
 from hanabi_rl.launch.flags import (
     check_lists_once,
@@ -134,7 +134,7 @@ def parse_sweep(
             return_unknown_args=True,
         )
     )
-    algorithm = ALGORITHMS[sweep.algorithm]
+    algorithm = find_algorithm(sweep.algorithm)
     check_lists_once(
         rest, [*list_flags(algorithm.config), *map(_axis_flag, algorithm.default_grid)]
     )

@@ -113,14 +113,9 @@ class RolloutLearner:
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None
     ) -> tuple[LearnerState, RunnerState]:
         """Learner with fresh parameters (of the actor: the given ones, if any), and runner state at
-        the start of fresh games, not yet sharded.
-
-        Raises ValueError for an actor of another network."""
+        the start of fresh games, not yet sharded. Raises IncompatibleError as `with_actor`."""
         param_key, env_key, run_key = jax.random.split(key, 3)
-        params = self.init_params(param_key)
-        if actor is not None:  # copied, because the learner's buffers are donated
-            check_leaves(leaf_paths(actor), params["actor"], where="the initial actor")
-            params = {**params, "actor": jax.tree.map(jnp.copy, actor)}
+        params = with_actor(self.init_params(param_key), actor)
         learner = LearnerState(
             params=params,
             opt_state=self.optimizer().init(params),
@@ -206,6 +201,15 @@ class RolloutLearner:
         """Metrics of the games in a rollout."""
         actions = self.joint_actions(rollout)
         return game_metrics(rollout) | self.config.shaping.metrics(rollout, actions)
+
+
+def with_actor(params: PyTree, actor: PyTree) -> PyTree:
+    """Parameters of a learner with those of an actor, if any. Raises IncompatibleError, a
+    ValueError, for an actor of another network."""
+    if actor is None:
+        return params
+    check_leaves(leaf_paths(actor), params["actor"], where="the initial actor")
+    return {**params, "actor": jax.tree.map(jnp.copy, actor)}  # the learner's buffers are donated
 
 
 def game_metrics(rollout: Rollout) -> losses.Metrics:

@@ -114,4 +114,4 @@ def network_class(kind: Any) -> type[AnyNetworkConfig]:
             found[own] = cls
     if kind not in [*found]:
         raise ValueError(f"expected one of {', '.join(sorted(found))}, got {kind!r}; {OWN_CLASSES}")
-    return found[kind]  # type: ignore[no-any-return]
+    return found[kind]

@@ -315,17 +315,18 @@ def test_setup_checks_reference_and_initial_params(tmp_path: Path) -> None:
     plan = ALGORITHM.training(config, None)
     policy = network_policy(TINY, 0)  # another network than the config's
     of_plan = partial(dataclasses.replace, plan)
-    assert of_plan(reference=policy, initial_params=policy.params).begins_as_reference
-    assert not of_plan(reference=policy).begins_as_reference
-    assert not of_plan(initial_params=policy.params).begins_as_reference
+    check, begins = ppo_runner.check_setup, ppo_runner.begins_as_reference
+    assert begins(of_plan(reference=policy, initial_params=policy.params))
+    assert not begins(of_plan(reference=policy))
+    assert not begins(of_plan(initial_params=policy.params))
     with pytest.raises(ValueError, match=r"reference: expected a policy, such as .* got str 'agen"):
-        of_plan(reference="agent:clone-2p")
+        check(of_plan(reference="agent:clone-2p"))
     with pytest.raises(ValueError, match="reference: expected a policy for 2 colours.*game of the"):
-        of_plan(reference=network_policy(Rules(), 0))
+        check(of_plan(reference=network_policy(Rules(), 0)))
     with pytest.raises(
         ValueError, match=r"expected parameters, .*NAME\).params, got NetworkPolicy"
     ):
-        of_plan(initial_params=policy)
+        check(of_plan(initial_params=policy))
     wrong = (
         r"initial_params: expected an actor of NetworkConfig\(embedding=\(512,\).*: the initial "
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hanabi_rl import evaluate, load_policy, train
-from hanabi_rl.algorithms.registry import ALGORITHMS
+from hanabi_rl.algorithms.registry import ALGORITHMS, find_algorithm
 from hanabi_rl.launch.cluster import Job
 from hanabi_rl.launch.presets import configs_folder, load_preset, presets_of
 from hanabi_rl.launch.script import train_command
@@ -128,13 +128,13 @@ def test_presets_are_those_of_the_extended_config(file: Path, tmp_path: Path, ca
     assert train("python:own.py:Penalty", penalty=0.5, seed=4).summary == {"score": 2.0}
     with pytest.raises(FileNotFoundError, match="presets of ippo: .*did you mean small"):
         train_command(["python:own.py:Penalty", "--preset", "smal"])
-    own = ALGORITHMS["python:own.py:Penalty"]
+    own = find_algorithm("python:own.py:Penalty")
     other = load_preset(own.config, own.name, "e3t/quick", configs_folder())
     assert (
         other.total_steps
         == load_preset(ALGORITHMS["e3t"].config, "e3t", "quick", configs_folder()).total_steps
     )
-    assert presets_of("plain", ALGORITHMS["python:own.py:Plain"].config) == "plain"
+    assert presets_of("plain", find_algorithm("python:own.py:Plain").config) == "plain"
 
 
 def test_config_without_presets_has_its_defaults(file: Path, capsys: Any) -> None:
@@ -199,7 +199,7 @@ def test_sweep_runs_in_processes(file: Path, capsys: Any) -> None:
 def test_job_of_a_cluster_is_importable_elsewhere(file: Path) -> None:
     """A pickle names no class of the file, which has another module in each process."""
     name = "python:own.py:Penalty"
-    config = ALGORITHMS[name].config(penalty=4.0, run_dir="x")
+    config = find_algorithm(name).config(penalty=4.0, run_dir="x")
     stored = pickle.dumps(Job(run_once, name, config))
     assert b"own_" not in stored and b"PenaltyConfig" not in stored
     restored = pickle.loads(stored)
