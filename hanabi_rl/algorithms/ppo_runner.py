@@ -133,6 +133,8 @@ class TrainingSetup:
     """Metric of `evaluate` that selects the policy saved in `policy/`."""
     progress_metric: str | None = None
     """Metric on the progress bar in addition to the score."""
+    curves: tuple[str, ...] = ()
+    """Metrics of the objective drawn in learning-curve.png."""
     temperature: Callable[[NetworkPolicy, RLRunConfig], float] | None = None
     """Temperature by which a policy's logits are divided before saving; None: unchanged."""
 
@@ -353,7 +355,7 @@ def plot_curve(run_dir: Path, rules: Any, setup: TrainingSetup) -> None:
     lines = read_metrics(run_dir / "metrics.jsonl")
     first = next((line["selfplay_mean"] for line in lines if line["step"] == 0), None)
     clone = first if begins_as_reference(setup) else None
-    plot_ppo(lines, run_dir / "learning-curve.png", clone, rules.max_score)
+    plot_ppo(lines, run_dir / "learning-curve.png", clone, rules.max_score, setup.curves)
 
 
 def restore_schedules(

@@ -18,13 +18,17 @@ Runs = Annotated[
 
 
 @measure_command
-def compare(runs: Runs, plot: Plot = None) -> Parts:
+def compare(runs: Runs, metrics: tuple[str, ...] = (), plot: Plot = None) -> Parts:
     """Compare training runs: learning curves, final scores, config fields that differ.
 
     Runs that differ only by seed are one line, the mean with a band of one standard error. All
     runs play the same game.
+
+    Args:
+        metrics: other logged metrics to compare, such as those of your own objective.
     """
     from hanabi_rl.runs.comparison import (
+        check_metrics,
         comparison_dict,
         comparison_parts,
         plot_comparison,
@@ -34,10 +38,11 @@ def compare(runs: Runs, plot: Plot = None) -> Parts:
     if not runs:
         raise ValueError("expected at least one run, got none; see `hanabi-rl runs`")
     groups = read_groups(runs)
-    yield from comparison_parts(groups)
+    check_metrics(groups, metrics)
+    yield from comparison_parts(groups, metrics)
     if plot is not None:
-        plot_comparison(groups, plot)
-    yield comparison_dict(groups)
+        plot_comparison(groups, plot, metrics)
+    yield comparison_dict(groups, metrics)
 
 
 @measure_command

@@ -25,7 +25,7 @@ from hanabi_rl.runs.found_runs import (
     group_seeds,
     read_run,
 )
-from hanabi_rl.storage.words import count
+from hanabi_rl.storage.words import count, did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,8 +135,24 @@ def group_score(group: SeedGroup, names: Sequence[str]) -> GroupScore | None:
     return None
 
 
-def comparison_parts(groups: Sequence[SeedGroup]) -> Iterator[Part]:
-    """Final scores of each group, and the config fields that differ."""
+def check_metrics(groups: Sequence[SeedGroup], metrics: Sequence[str]) -> None:
+    """Raise ValueError for a metric that no run has logged."""
+    lines = (line for group in groups for run in group.runs for line in run.metrics)
+    logged = {name for line in lines for name in line}
+    for name in metrics:
+        if name not in logged:
+            raise ValueError(
+                f"--metrics: expected logged metrics, got {name!r}{did_you_mean(name, logged)}; "
+                f"logged: {', '.join(sorted(logged))}"
+            )
+
+
+def _panels(metrics: Sequence[str]) -> dict[str, tuple[str, str]]:
+    return {name: (name, "value") for name in metrics} | _PANELS
+
+
+def comparison_parts(groups: Sequence[SeedGroup], metrics: Sequence[str] = ()) -> Iterator[Part]:
+    """Final scores of each group, last values of `metrics`, and the config fields that differ."""
     scores = {
         name: [group_score(group, keys) for group in groups] for name, keys in _SCORES.items()
     }
@@ -144,6 +160,7 @@ def comparison_parts(groups: Sequence[SeedGroup]) -> Iterator[Part]:
     rows = [["", "seeds", "finished", "progress"]]
     for name in shown:
         rows[0] += [name, "95% interval"]
+    rows[0] += metrics
     for place, group in enumerate(groups):
         finished = sum(run.state == FINISHED for run in group.runs)
         done = min(run.done for run in group.runs)
@@ -151,6 +168,8 @@ def comparison_parts(groups: Sequence[SeedGroup]) -> Iterator[Part]:
         for of in shown.values():
             score = of[place]
             row += ["-", "-"] if score is None else format(score.interval, ".2f").split(" ", 1)
+        bands = (metric_band(group.runs, name) for name in metrics)
+        row += ["-" if band is None else f"{band.mean[-1]:.4g}" for band in bands]
         rows.append(row)
     yield text_rows(rows)
     unit = UNITS[groups[0].runs[0].unit]
@@ -158,6 +177,8 @@ def comparison_parts(groups: Sequence[SeedGroup]) -> Iterator[Part]:
         "Scores: mean of the finished seeds. Intervals: over seeds, for one seed over its games. "
         f"Progress: {unit} of the shortest run."
     )
+    if metrics:
+        yield f"{', '.join(metrics)}: mean over seeds at the last progress that all have logged."
     fields = dict.fromkeys(name for group in groups for name in group.values)
     differing = [
         [name, *(group.values.get(name, "-") for group in groups)]
@@ -179,7 +200,7 @@ def seeds_text(runs: Sequence[FoundRun]) -> str:
     return " ".join(map(str, seeds))
 
 
-def comparison_dict(groups: Sequence[SeedGroup]) -> dict[str, Any]:
+def comparison_dict(groups: Sequence[SeedGroup], metrics: Sequence[str] = ()) -> dict[str, Any]:
     """JSON-ready."""
     return {
         "game": game_text(groups[0].runs[0].game),
@@ -201,7 +222,7 @@ def comparison_dict(groups: Sequence[SeedGroup]) -> dict[str, Any]:
                 },
                 "curves": {
                     key: dict(zip(("x", "mean", "std_error"), band, strict=True))
-                    for key in _PANELS
+                    for key in _panels(metrics)
                     if (band := metric_band(group.runs, key))
                 },
             }
@@ -213,16 +234,17 @@ def comparison_dict(groups: Sequence[SeedGroup]) -> dict[str, Any]:
 _CHARACTERS_PER_INCH = 14  # of the legend
 
 
-def plot_comparison(groups: Sequence[SeedGroup], path: Path) -> None:
+def plot_comparison(groups: Sequence[SeedGroup], path: Path, metrics: Sequence[str] = ()) -> None:
     """Draw each logged metric, one line per group with a band over seeds, and the final scores."""
-    bands = {key: [metric_band(group.runs, key) for group in groups] for key in _PANELS}
+    panels = _panels(metrics)
+    bands = {key: [metric_band(group.runs, key) for group in groups] for key in panels}
     bands = {key: found for key, found in bands.items() if any(found)}
     scores = [group_score(group, _SCORES["self-play"]) for group in groups]
     if not bands and not any(scores):
         raise ValueError("--plot: expected a metric that can be drawn, got none")
     with plots.panel_grid(path, len(bands) + any(scores)) as all_axes:
         for axes, (key, found) in zip(all_axes, bands.items(), strict=False):
-            _draw_bands(axes, groups, found, *_PANELS[key])
+            _draw_bands(axes, groups, found, *panels[key])
             plots.label_progress(axes, UNITS[groups[0].runs[0].unit])
         if any(scores):
             _draw_scores(all_axes[-1], groups, scores)

@@ -100,9 +100,9 @@ def drawn() -> Iterator[list[float | None]]:
     """The clone's score in plotted learning curves."""
     scores = []
 
-    def record(lines: Any, path: Path, clone: float | None, max_score: int) -> None:
+    def record(lines: Any, path: Path, clone: float | None, *more: Any) -> None:
         scores.append(clone)
-        plot_ppo(lines, path, clone, max_score)
+        plot_ppo(lines, path, clone, *more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ppo_runner, "plot_ppo", record)

@@ -189,6 +189,33 @@ def test_picture_has_a_line_and_a_band_per_group(
     assert [text.get_text() for text in scores.texts] == ["lr=0.1", "lr=0.5"]
 
 
+def test_own_metrics_are_compared(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Values 10 * seed + line of each run: of lr=0.1, the last line of all seeds is the second."""
+    for folder in find_runs(runs):
+        seed = read_run(folder).seed
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        own = [json.dumps({**line, "kl_to_old": 10 * seed + line["step"]}) for line in lines]
+        (folder / "metrics.jsonl").write_text("\n".join(own) + "\n")
+    saved: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: saved.append(figure))
+    plot = str(tmp_path / "c.png")
+    main(["compare", str(runs), "--metrics", "kl_to_old", "--plot", plot, "--json"])
+    shown = capsys.readouterr()
+    rows = {line.split()[0]: line.split() for line in shown.err.splitlines() if line}
+    assert "kl_to_old" in shown.err.splitlines()[0]
+    assert (rows["lr=0.1"][-1], rows["lr=0.5"][-1]) == ("11", "2")  # mean of 1, 11, 21
+    found = json.loads(shown.out)["groups"][0]["curves"]
+    assert found["kl_to_old"]["mean"] == [10, 11] and [*found] == ["kl_to_old", "selfplay_mean"]
+    own_axes = saved[0].axes[0]
+    assert own_axes.get_title() == "kl_to_old"
+    assert np.array(own_axes.lines[1].get_ydata()).tolist() == [0, 1, 2]
+    with pytest.raises(SystemExit):
+        main(["compare", str(runs), "--metrics", "kl_to_new"])
+    assert "--metrics: expected logged metrics, got 'kl_to_new'; did" in capsys.readouterr().err
+
+
 def test_index_lists_runs_by_config_and_state(runs: Path, tmp_path: Path) -> None:
     (runs / "a" / "s2" / "checkpoints" / "1").mkdir(parents=True)
     write_run(runs / "late", 0, [5], lr=0.02)

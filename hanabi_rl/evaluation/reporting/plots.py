@@ -117,11 +117,12 @@ def plot_ppo(
     path: Path,
     bc_selfplay: float | None = None,
     max_score: float | None = 25,
+    curves: Sequence[str] = (),
 ) -> None:
     """Draw greedy self-play, cross-play with the clone, KL and entropy of a PPO run.
 
-    bc_selfplay: self-play score of the clone, drawn as a line. Raises ValueError if none of these
-    were logged.
+    bc_selfplay: self-play score of the clone, drawn as a line. curves: other metrics to draw.
+    Raises ValueError if none of these were logged.
     """
     reference = None if bc_selfplay is None else (bc_selfplay, f"BC self-play {bc_selfplay:.2f}")
     panels = [
@@ -133,6 +134,7 @@ def plot_ppo(
         ),
         Panel("KL(BC || policy) in training", "nats", {"kl_to_bc": "KL"}),
         Panel("Entropy in training", "nats", {"entropy": "entropy"}),
+        *(Panel(name, "value", {name: name}) for name in curves),
     ]
     draw_panels(metrics, panels, path, x_key="env_steps", x_label="environment steps")
 

@@ -88,8 +88,12 @@ def test_ppo_curves_have_clone_line_and_smoothing(tmp_path, figures):
         for i in range(400)
     ]
     metrics[0]["selfplay_mean"], metrics[399]["selfplay_mean"] = 5.0, 9.0
-    plot_ppo(metrics, tmp_path / "hdr.png", bc_selfplay=5.25)
-    selfplay, kl, entropy = figures[0].axes  # cross-play was not logged, so it has no panel
+    for line in metrics[::200]:
+        line["own"] = line["step"] / 200
+    plot_ppo(metrics, tmp_path / "hdr.png", bc_selfplay=5.25, curves=("own", "not_logged"))
+    # cross-play was not logged, so it has no panel
+    selfplay, kl, entropy, own = figures[0].axes
+    assert own.get_title() == "own" and curves(own)["own"] == ([0, 200000], [0.0, 1.0])
     assert curves(selfplay)["BC self-play 5.25"][1] == [5.25, 5.25]
     assert curves(selfplay)["mean score"] == ([0, 399000], [5.0, 9.0])
     raw, smooth = kl.lines
