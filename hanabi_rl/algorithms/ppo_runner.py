@@ -5,6 +5,7 @@ A subclass of `PPOAlgorithm` adds a `TrainingSetup` and a report.
 """
 
 import dataclasses
+import hashlib
 import math
 import sys
 import time
@@ -81,6 +82,8 @@ class RLRunConfig(RolloutConfig, RunConfig):
     card order. Evaluation games never do."""
     start_state_prob: UnitInterval = 0.5
     """Probability that a game starts in one of `start_states`."""
+    input_files: ClassVar[tuple[str, ...]] = ()
+    """Own fields that name files; a run records the files' SHA-256, and resumes with no others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +156,7 @@ def check_setup(setup: TrainingSetup) -> None:
             raise ValueError(
                 f"TrainingSetup.reference: expected a policy for "
                 f"{game.difference_from(reference.rules)}, the game of the run, got one for "
-                f"{reference.rules.difference_from(game)}: load_policy(NAME, config.game)"
+                f"{reference.rules.difference_from(game)}"
             )
     if not isinstance(params, Mapping | None):
         raise ValueError(
@@ -322,7 +325,7 @@ def check_device_split(config: RolloutConfig, partners: Policy | PartnerPopulati
 
 def named_input_hashes(config: RLRunConfig, starts: PyTree = None) -> dict[str, str]:
     """SHA-256 of the agents and files that a config refers to by name: partners, initial agent,
-    previous level, start states."""
+    previous level, start states, `input_files`."""
     agents = [("--partners", name) for name in expand_seed_ranges(getattr(config, "partners", ()))]
     for field in ("init_from", "previous_level"):
         if (name := getattr(config, field, None)) is not None:
@@ -330,6 +333,11 @@ def named_input_hashes(config: RLRunConfig, starts: PyTree = None) -> dict[str, 
     found = {f"{flag} {name}": load_policy(name, config.game).identity() for flag, name in agents}
     if starts is not None:
         found[f"--start-states {' '.join(config.start_states)}"] = agent_hash("starts", starts)
+    for field in config.input_files:
+        value = getattr(config, field) or ()
+        for name in (value,) if isinstance(value, str) else value:
+            digest = hashlib.sha256(Path(name).read_bytes()).hexdigest()
+            found[f"--{field.replace('_', '-')} {name}"] = digest
     return found
 
 

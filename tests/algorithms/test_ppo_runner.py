@@ -382,6 +382,30 @@ def test_input_hashes_detect_changed_inputs(tmp_path: Path) -> None:
     assert ppo_runner.named_input_hashes(IPPOConfig()) == {}
 
 
+def test_own_input_files_are_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Published SHA-256 of "" and "abc" (FIPS 180-2, appendix B.1)."""
+
+    @dataclasses.dataclass(frozen=True)
+    class OwnConfig(IPPOConfig):
+        prior: str | None = None
+        prior_games: tuple[str, ...] = ()
+        input_files = ("prior", "prior_games")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "abc").write_text("abc")
+    (tmp_path / "empty").write_text("")
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert ppo_runner.named_input_hashes(OwnConfig()) == {}
+    config = OwnConfig(prior="abc", prior_games=("empty", "abc"))
+    found = ppo_runner.named_input_hashes(config)
+    assert found == {"--prior abc": abc, "--prior-games empty": empty, "--prior-games abc": abc}
+    ppo_runner.record_inputs(config, tmp_path, None)
+    (tmp_path / "empty").write_text("more")
+    with pytest.raises(ValueError, match=f"--prior-games empty: .*original input .*{empty}"):
+        ppo_runner.record_inputs(config, tmp_path, None)
+
+
 def test_selection_uses_run_decks(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[Any, ...]] = []
 
