@@ -87,7 +87,7 @@ def _class_of(hint: Any, value: dict[str, Any], current: type, place: str) -> ty
     key = next((key for key in ("kind", "name") if key in value), None)
     if key is not None:
         import_user_modules()
-    choices: list[type] = [
+    choices: list[Any] = [
         cls
         for arg in typing.get_args(hint)
         if isinstance(arg, type)

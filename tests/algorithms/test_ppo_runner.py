@@ -20,6 +20,8 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms import ppo_runner, training_partners
 from hanabi_rl.algorithms.best_response import BestResponseConfig
+from hanabi_rl.algorithms.hdr_ippo import ALGORITHM as HDR_IPPO
+from hanabi_rl.algorithms.hdr_ippo import HDRIPPOConfig
 from hanabi_rl.algorithms.ippo import ALGORITHM, IPPOConfig
 from hanabi_rl.algorithms.obl import OBLConfig
 from hanabi_rl.algorithms.ppo_runner import (
@@ -333,6 +335,8 @@ def test_setup_checks_reference_and_initial_params(tmp_path: Path) -> None:
     leaf = r"actor: leaf decoder_0/bias: expected float32\[512\], stored float32\[\d+\]"
     with pytest.raises(ValueError, match=wrong + leaf):
         ALGORITHM.train(config, tmp_path, of_plan(initial_params=policy.params))
+    of_hdr = HDR_IPPO.training(HDRIPPOConfig(game=TINY), policy)
+    assert of_hdr.reference is policy and begins(of_hdr)
     missing = "leaf decoder_0/bias .* is missing"
     with pytest.raises(ValueError, match=wrong + f"actor: {missing}"):
         ALGORITHM.train(config, tmp_path, of_plan(initial_params={"actor": policy.params}))
