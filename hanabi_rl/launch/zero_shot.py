@@ -161,20 +161,20 @@ class ComparisonRuns:
         self, name: str, seed: int, partners: Sequence[str], **fields: Any
     ) -> Path:
         """Best response to a population."""
-        rules = self.base("best_response", self.config.agent_steps).game
-        # rows of all players divide into the preset's 8 minibatches of 8 blocks
-        envs_per_partner = 16 if isinstance(rules, Rules) or len(partners) % 2 == 0 else 32
+        # Overcooked's updates are small, as in its presets; any number of partners divides
+        hanabi = isinstance(self.base("best_response", self.config.agent_steps).game, Rules)
+        batch = {"num_steps": 32} if hanabi else {"num_steps": 64, "num_shuffle_blocks": 1}
         return self.make(
             "best_response",
             f"{name}/s{seed}",
             self.config.agent_steps,
             seed=seed,
             partners=tuple(partners),
-            num_envs=envs_per_partner * len(partners),
-            num_steps=32,
+            num_envs=(16 if hanabi else 4) * len(partners),
             eval_every=10_000,
             eval_games=64,
             report_games=64,
+            **batch,
             **fields,
         )
 
