@@ -127,7 +127,7 @@ def kitchen_runs(kitchen: str, out: Path, pairs: int, partners: int, budget: flo
             num_pairs=pairs,
             partners=partners,
             pair_steps=steps(2),
-            response_steps=steps(1),
+            response_steps=steps(2),
             selfplay_steps=steps(2),
             agent_steps=steps(4),
             lr=1e-3,
