@@ -56,7 +56,7 @@ def gauntlet(
         default_series,
         gauntlet_partners,
         maximum_score,
-        play_partners,
+        play_each_partner,
         with_self_play,
     )
     from hanabi_rl.evaluation.reporting import gauntlet as report
@@ -84,7 +84,7 @@ def gauntlet(
         partners = with_self_play(label, policy, partners)
         rows, columns = [], report.partner_columns(partners, series)
         yield from ("", label, table([], columns))
-        played = play_partners(
+        played = play_each_partner(
             partners, training_partners(name), games // series, series, seed, unfinished
         )
         try:

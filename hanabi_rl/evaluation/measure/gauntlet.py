@@ -325,7 +325,7 @@ class UnfinishedScores:
             path.unlink(missing_ok=True)
 
 
-def play_partners(
+def play_each_partner(
     partners: Sequence[GauntletPartner],
     training_partners: Sequence[str],
     num_series: int,
@@ -379,5 +379,5 @@ def run_gauntlet(
         num_series: series with each partner, for each seat of the agent in the first game.
     """
     every = with_self_play(name, agent, partners)
-    results = [*play_partners(every, training_partners, num_series, games_per_series, seed)]
+    results = [*play_each_partner(every, training_partners, num_series, games_per_series, seed)]
     return GauntletResult(name, results[0], results[1:])
