@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -313,16 +314,18 @@ class UnfinishedScores:
         return np.load(path) if path.exists() else None
 
     def save(self, path: Path, scores: np.ndarray) -> None:
-        """Write scores atomically."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        """Write scores atomically, if the folder can be written to."""
         file = io.BytesIO()
         np.save(file, scores)
-        write_bytes(path, file.getvalue())
+        with contextlib.suppress(OSError):  # measuring goes on without a cache folder
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, file.getvalue())
 
     def clear(self) -> None:
         """Delete the files of the finished command: later ones measure again."""
         for path in self._used:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def play_each_partner(

@@ -25,6 +25,7 @@ from hanabi_rl.evaluation.measure.gauntlet import (
     GauntletPartner,
     GauntletResult,
     PartnerResult,
+    UnfinishedScores,
     family_of,
     gauntlet_partners,
 )
@@ -298,6 +299,30 @@ def test_stopped_gauntlet_keeps_its_rows_and_continues(
     assert asked == [*before, ("bot:piers", "bot:smart")]
     assert capsys.readouterr().out == whole
     assert [*tmp_path.glob("gauntlet/*")] == []
+
+
+def test_unfinished_scores_belong_to_one_command(tmp_path: Path) -> None:
+    unfinished = UnfinishedScores(tmp_path / "new")
+    one, two = load_policy("bot:iggi"), load_policy("bot:piers")
+    three = load_policy("bot:iggi", Rules(3))
+    first = unfinished.path(one, two, 4, 5, 0)
+    others = [(two, one, 4, 5, 0), (one, one, 4, 5, 0), (one, two, 5, 4, 0), (one, two, 3, 5, 0)]
+    others += [(one, two, 4, 5, 1), (three, three, 4, 5, 0)]
+    assert len({first, *(unfinished.path(*each) for each in others)}) == 7
+    assert first == unfinished.path(load_policy("bot:iggi"), two, 4, 5, 0)
+    scores = np.arange(12).reshape(2, 3, 2)
+    unfinished.save(first, scores)
+    found = unfinished.load(first)
+    assert found is not None and found.dtype == scores.dtype
+    np.testing.assert_array_equal(found, scores)
+    (tmp_path / "file").touch()
+    nowhere = UnfinishedScores(tmp_path / "file")
+    path = nowhere.path(one, two, 4, 5, 0)
+    nowhere.save(path, scores)
+    assert nowhere.load(path) is None
+    nowhere.clear()
+    unfinished.clear()
+    assert unfinished.load(first) is None
 
 
 def test_rows_printed_one_by_one_are_the_table(result: GauntletResult) -> None:
