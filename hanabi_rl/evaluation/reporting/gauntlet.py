@@ -13,6 +13,7 @@ from hanabi_rl.evaluation.measure.gauntlet import (
     GauntletPartner,
     GauntletResult,
     PartnerResult,
+    maximum_score,
 )
 from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.reporting import plots
@@ -63,6 +64,7 @@ def partner_columns(partners: Sequence[GauntletPartner], length: int) -> list[Co
     of the series. Each is as wide as its longest text, so that rows can be printed one by one."""
     names, families = zip(*((one.name, one.family) for one in partners), strict=True)
     rules, of_best = partners[0].policy.rules, any(one.best_response for one in partners)
+    score = len(f"{min(maximum_score(rules), 999):.2f}")  # width of a mean
     columns = [
         Column(
             "partner",
@@ -70,8 +72,8 @@ def partner_columns(partners: Sequence[GauntletPartner], length: int) -> list[Co
             width=1 + max(map(len, names)),
         ),
         Column("family", lambda row: row.partner.family, left=True, width=max(map(len, families))),
-        Column("mean", lambda row: row.mean.mean, ".2f", width=6),
-        Column("95% interval", lambda row: row.mean.bounds, ".2f", left=True, width=14),
+        Column("mean", lambda row: row.mean.mean, ".2f", width=score),
+        Column("95% interval", lambda row: row.mean.bounds, ".2f", left=True, width=2 * score + 4),
     ]
     if of_best:
         columns.append(
@@ -79,9 +81,7 @@ def partner_columns(partners: Sequence[GauntletPartner], length: int) -> list[Co
         )
     columns.append(Column("zero", lambda row: row.zero_rate, ".1%", width=6))
     for seat in range(0 if rules.name == "hanabi" else rules.num_players):
-        columns.append(
-            Column(f"seat {seat}", lambda row, seat=seat: row.by_seat[seat].mean, ".2f", width=6)
-        )
+        columns.append(Column(f"seat {seat}", lambda row, seat=seat: row.by_seat[seat].mean, ".2f"))
     for game in range(length if length > 1 else 0):
         columns.append(
             Column(f"game {game + 1}", lambda row, game=game: row.by_game[game].mean, ".2f")

@@ -38,6 +38,7 @@ from hanabi_rl.evaluation.reporting.gauntlet import (
 )
 from hanabi_rl.evaluation.reporting.tables import table, to_text
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.storage.checkpoint import Checkpointer
 
 
@@ -325,9 +326,18 @@ def test_unfinished_scores_belong_to_one_command(tmp_path: Path) -> None:
     assert unfinished.load(first) is None
 
 
-def test_rows_printed_one_by_one_are_the_table(result: GauntletResult) -> None:
-    """Also with scores of three digits, of other games, and names of any length."""
+@pytest.mark.parametrize("of_hanabi", [True, False])
+def test_rows_printed_one_by_one_are_the_table(of_hanabi: bool, result: GauntletResult) -> None:
+    """Names of any length; in Overcooked scores of three digits and of one."""
     rows = [result.self_play, *result.partner_results]
+    if not of_hanabi:
+        policy = load_policy("bot:still", Overcooked())
+        rows = [
+            dataclasses.replace(
+                row, partner=row.partner._replace(policy=policy), scores=scale * row.scores
+            )
+            for scale, row in zip((20, 0, 1, 30), rows, strict=True)
+        ]
     long = rows[1].partner._replace(name="a-longer-name", best_response=20.0)
     rows[1] = dataclasses.replace(rows[1], partner=long)
     columns = partner_columns([row.partner for row in rows], 3)
