@@ -43,7 +43,7 @@ Rows = dict[str, dict[str, Any]]
 """Row -> measure -> value, or the values of which the table has the interquartile mean."""
 METHODS: dict[str, Callable[[ComparisonRuns, int], Path]] = {
     "SP": ComparisonRuns.selfplay,
-    "E3T": ComparisonRuns.e3t,
+    "E3T": lambda runs, seed: runs.without_partners("e3t", seed),
     "FCP": ComparisonRuns.fcp,
     "HSP": ComparisonRuns.hsp,
 }
