@@ -35,7 +35,6 @@ from hanabi_rl.games.overcooked.traces import Traces
 from hanabi_rl.launch.zero_shot import ComparisonRuns, ZeroShot
 from hanabi_rl.learning.biased_rewards import OvercookedEventWeights
 from hanabi_rl.learning.rewards import GameShaping
-from hanabi_rl.nn.kitchen_network import KitchenConfig
 from hanabi_rl.play.game_episodes import play_episodes
 from hanabi_rl.storage.files import read_json, write_json
 
@@ -44,14 +43,14 @@ Rows = dict[str, dict[str, Any]]
 """Row -> measure -> value, or the values of which the table has the interquartile mean."""
 METHODS: dict[str, Callable[[ComparisonRuns, int], Path]] = {
     "SP": ComparisonRuns.selfplay,
-    "E3T": ComparisonRuns.e3t,
+    "E3T": lambda runs, seed: runs.without_partners("e3t", seed),
     "FCP": ComparisonRuns.fcp,
     "HSP": ComparisonRuns.hsp,
 }
 """Method -> its run of a seed."""
 LEARNING = {"shaping": GameShaping(shaping_anneal_end=0.8)}
 """Fields of all runs: the presets' shaping reward is gone before short runs score in counter
-circuit. With less entropy one of two runs of self-play there never scores."""
+circuit."""
 EVENT_WEIGHTS = {
     FC: OvercookedEventWeights(
         take_onion_from_dispenser=(10.0,),
@@ -61,10 +60,6 @@ EVENT_WEIGHTS = {
     )
 }
 """Kitchens with preferences of their own in ZSC-Eval's code."""
-EXPLORING: dict[tuple[str, str], dict[str, Any]] = {
-    ("e3t", CC): {"network": KitchenConfig(), "entropy_coef": 0.02, "final_entropy_coef": 0.001}
-}
-"""Algorithm and kitchen -> fields: with its preset E3T never scored in counter circuit."""
 UNSTUCK = "?unstuck=3"
 GAMES, INSTANCES = 200, 50  # per team and seat; per unit test and seat
 
@@ -99,7 +94,6 @@ class KitchenRuns(ComparisonRuns):
             fields["report_games"] = 64
         elif self.folder.name in EVENT_WEIGHTS:
             fields["event_weights"] = EVENT_WEIGHTS[self.folder.name]
-        fields |= EXPLORING.get((algorithm, self.folder.name), {})
         return dataclasses.replace(super().base(algorithm, steps), **fields)
 
     def diverse_selfplay(self, seed: int, starts: tuple[str, ...]) -> Path:
@@ -133,7 +127,7 @@ def kitchen_runs(kitchen: str, out: Path, pairs: int, partners: int, budget: flo
             num_pairs=pairs,
             partners=partners,
             pair_steps=steps(2),
-            response_steps=steps(1),
+            response_steps=steps(2),
             selfplay_steps=steps(2),
             agent_steps=steps(4),
             lr=1e-3,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hanabi_rl.data.games import Games as Games
     from hanabi_rl.games.check import check_env as check_env
     from hanabi_rl.games.game import Game as Game
+    from hanabi_rl.games.game import Outcome as Outcome
     from hanabi_rl.games.hanabi.actions import action_slices as action_slices
     from hanabi_rl.games.hanabi.cards import next_cards as next_cards
     from hanabi_rl.games.hanabi.hanabi import HanabiEnv as HanabiEnv
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from hanabi_rl.games.hanabi.seat_observation import decode_observation as decode_observation
     from hanabi_rl.learning.config import PPOConfig as PPOConfig
     from hanabi_rl.learning.ppo import PPO as PPO
+    from hanabi_rl.learning.rewards import GameShaping as GameShaping
     from hanabi_rl.learning.rollout import TrainContext as TrainContext
     from hanabi_rl.nn.networks import NetworkConfig as NetworkConfig
     from hanabi_rl.play.decks import evaluation_decks as evaluation_decks
@@ -57,12 +59,14 @@ _HOME = {
     "Bot": "agents.bots.base",
     "CrossPlayScores": "api",
     "Game": "games.game",
+    "GameShaping": "learning.rewards",
     "Games": "data.games",
     "GauntletScores": "api",
     "HanabiEnv": "games.hanabi.hanabi",
     "IPPOConfig": "algorithms.ippo",
     "NetworkConfig": "nn.networks",
     "NetworkPolicy": "agents.policy",
+    "Outcome": "games.game",
     "PPO": "learning.ppo",
     "PPOConfig": "learning.config",
     "Policy": "agents.policy",

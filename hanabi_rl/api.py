@@ -37,15 +37,15 @@ from hanabi_rl.launch.presets import configs_folder, load_preset, presets_of
 from hanabi_rl.launch.sweep import run_once, seed_configs, seeds_report
 from hanabi_rl.runs.callbacks import Callback, use_callbacks
 from hanabi_rl.runs.config import saved_config
-from hanabi_rl.runs.run_dir import LATEST_POLICY, create_run
+from hanabi_rl.runs.run_dir import LATEST_POLICY, create_run, missing_parents, remove_empty
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
 
-Agent: TypeAlias = "str | Path | Policy | type"
-"""Name or path of an agent as in every command, a policy, or a class of agents."""
+Agent: TypeAlias = "str | Path | Policy | type | TrainedRun"
+"""Name or path of an agent as in every command, a policy, a class of agents, or a trained run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,16 +167,19 @@ def _trained(
     entry: Algorithm, config: Any, run: Callable[[Algorithm, Any], dict[str, Any]]
 ) -> TrainedRun:
     """Train one run, without `run_dir` in a new folder."""
+    made: list[Path] = []
     if config.run_dir is not None:
         folder = Path(config.run_dir)
     else:
+        made = missing_parents(Path("runs"))
         players = entry.infer_rules(config).num_players
         folder = create_run(entry.name, num_players=players, preset=config.preset, seed=config.seed)
+        made.insert(0, folder)
     try:
         summary = run(entry, dataclasses.replace(config, run_dir=str(folder)))
-    finally:
-        if config.run_dir is None and not any(folder.iterdir()):  # a start that failed
-            folder.rmdir()
+    except BaseException:
+        remove_empty(made)
+        raise
     final = getattr(config, "report_policy", "best") == "final"
     return TrainedRun(folder, summary, load_policy(folder / LATEST_POLICY if final else folder))
 
@@ -263,7 +266,7 @@ class CrossPlayScores:
 
 @with_fixed_settings(prng=True)
 def cross_play(
-    agents: Sequence[Agent],
+    agents: Sequence[Agent] | Mapping[str, Agent],
     games: int = 1000,
     seed: int = 0,
     *,
@@ -275,14 +278,17 @@ def cross_play(
     """Play every agent with every other, on the same decks, at every seat.
 
     Args:
-        games: decks per cell.
+        agents: a list, or name in the table -> agent; a trained run has its folder's name.
+        games: decks per cell, each with the row's agent at every seat.
         cache: folder for the games of each cell; further calls play only new cells.
 
     Other arguments are those of `evaluate`. Raises ValueError for agents of different games or an
     agent given twice.
     """
-    loaded = _load(agents, players, game)
-    names, policies = [name for name, _ in loaded], [policy for _, policy in loaded]
+    chosen = list(agents) if isinstance(agents, Mapping) else None
+    given = list(agents.values()) if isinstance(agents, Mapping) else agents
+    loaded = _load(given, players, game)
+    names, policies = chosen or [name for name, _ in loaded], [policy for _, policy in loaded]
     lineup = make_agents(policies, names, names)
     cells = None if cache is None else CellCache(Path(cache))
     return CrossPlayScores(play_matrix(lineup, EvalSetting(games, seed, sample), cache=cells))
@@ -356,7 +362,8 @@ def gauntlet(
     if series < 1 or games % series:
         raise ValueError(f"games: expected a multiple of series={series}, got {games}")
     partners = of_gauntlet.gauntlet_partners(policy, families, validation)
-    seen = training_partners(str(agent)) if isinstance(agent, str | Path) else ()
+    place = agent.run_dir if isinstance(agent, TrainedRun) else agent
+    seen = training_partners(str(place)) if isinstance(place, str | Path) else ()
     return GauntletScores(
         of_gauntlet.run_gauntlet(name, policy, partners, seen, games // series, series, seed)
     )
@@ -368,6 +375,8 @@ def _load(
     """Agents of one game with unique names."""
     if isinstance(agents, str | Path):
         raise TypeError(f"expected a list of agents, got {agents!r}")
+    runs = {id(run.policy): run.run_dir.name for run in agents if isinstance(run, TrainedRun)}
+    agents = [agent.policy if isinstance(agent, TrainedRun) else agent for agent in agents]
     named = [str(agent) for agent in agents if isinstance(agent, str | Path)]
     fixed = [one for one in agents if not isinstance(one, str | Path | type)]
     rules = as_policy(fixed[0]).rules if fixed else None
@@ -389,7 +398,7 @@ def _load(
         else:
             policy = as_policy(agent, rules)
             kind = agent if isinstance(agent, type) else type(agent)
-            name = getattr(agent, "name", "") or kind.__name__
+            name = runs.get(id(agent)) or getattr(agent, "name", "") or kind.__name__
         taken = [other for other, _ in found]
         if name in taken and not isinstance(agent, str | Path):
             name = next(

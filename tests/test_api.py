@@ -89,6 +89,32 @@ def test_cross_play_means_are_over_seats(tmp_path: Path) -> None:
     assert again.means.tolist() == found.means[:2, :2].tolist()
 
 
+def test_agents_have_the_given_names_or_those_of_their_runs(tmp_path: Path) -> None:
+    policy = First(RULES)
+    named = cross_play({"low": policy, "high": First(RULES, last=True)}, games=4)
+    assert named.names == ["low", "high"] and "high" in named.table()
+    listed = cross_play([policy, First(RULES, last=True)], games=4)
+    assert named.means.tolist() == listed.means.tolist()
+    runs = [train(Fake(), None, game=RULES, run_dir=tmp_path / name) for name in "ab"]
+    runs[1] = dataclasses.replace(runs[1], policy=network_policy(RULES, 5))
+    assert cross_play([*runs, policy], games=4).names == ["a", "b", "First"]
+    found = evaluate(runs[1], games=4)
+    assert found.name == "b" and found.mean == evaluate(runs[1].policy, games=4).mean
+    with pytest.raises(ValueError, match="the same one as a and as b"):
+        cross_play({"a": policy, "b": policy}, games=4)
+
+
+def test_gauntlet_knows_the_partners_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = train(Fake(), None, game=RULES, run_dir=tmp_path / "a")
+    asked: list[str] = []
+    monkeypatch.setattr("hanabi_rl.api.training_partners", lambda name: asked.append(name) or ())
+    partner = of_gauntlet.GauntletPartner("x", "x", First(RULES))
+    monkeypatch.setattr(of_gauntlet, "gauntlet_partners", lambda *_: [partner])
+    assert gauntlet(run, games=2, series=1).name == "a" and asked == [str(tmp_path / "a")]
+
+
 def test_names_and_objects_play_one_game() -> None:
     found = cross_play([First(RULES), "bot:random"], games=4)
     assert found.names == ["First", "bot:random"] and found.matrix.rules == RULES
@@ -173,6 +199,14 @@ def test_train_returns_the_reported_policy(tmp_path: Path, monkeypatch: Any) -> 
     with pytest.raises(ValueError, match="lr: too high"):
         train(Fake(), None, lr=2.0)
     assert len(list((tmp_path / "runs").iterdir())) == 1  # no folder of a failed start
+    (tmp_path / "mine").mkdir()
+    for place in ("mine", "mine/deep/er", "mine/x"):
+        with pytest.raises(ValueError, match="lr: too high"):
+            train(Fake(), None, lr=2.0, run_dir=tmp_path / place)
+    assert [*(tmp_path / "mine").iterdir()] == []  # the user's own folder stays
+    with pytest.raises(ValueError, match="expected"):  # fails with the folder locked
+        train("best_response", "small", partners=("bot:nobody",), run_dir=tmp_path / "z")
+    assert not (tmp_path / "z").exists()
 
 
 @pytest.mark.parametrize(

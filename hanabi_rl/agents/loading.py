@@ -88,6 +88,9 @@ MAKERS: dict[str, Maker] = {
 """Scheme of agents that play any game -> their source."""
 
 
+OTHER_GAME = "; `hanabi-rl agents` lists agents with their game; bots play with any"
+"""End of errors about agents of different games or numbers of players."""
+
 _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")
 
 
@@ -361,7 +364,7 @@ def load_policy(path_or_name: str | Path, rules: Any = None) -> Policy:
     if rules is not None and policy.rules != rules:
         raise ValueError(
             f"{text}: expected an agent for {rules.difference_from(policy.rules)}, got one for "
-            f"{policy.rules.difference_from(rules)}"
+            f"{policy.rules.difference_from(rules)}{OTHER_GAME}"
         )
     for key, (value, settings) in options.items():
         try:
@@ -455,7 +458,7 @@ def load_agents(
         if num_players not in (None, policy.rules.num_players):
             raise ValueError(
                 f"{name}: expected --players {policy.rules.num_players}, which it was trained for, "
-                f"got {num_players}"
+                f"got {num_players}{OTHER_GAME}"
             )
     rules = next((p.rules for p in found.values()), None)
     if game is not None:
@@ -470,7 +473,7 @@ def load_agents(
             raise ValueError(
                 f"expected agents of one game, got {next(iter(found))} for "
                 f"{rules.difference_from(policy.rules)} and {name} for "
-                f"{policy.rules.difference_from(rules)}"
+                f"{policy.rules.difference_from(rules)}{OTHER_GAME}"
             )
     for name in names:
         if name not in found:

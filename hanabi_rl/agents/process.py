@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hanabi_rl.games.hanabi.seat_view import PlayerView
-from hanabi_rl.games.hanabi.view_json import table_frame
+from hanabi_rl.games.hanabi.view_json import actions_of, seat_names, table_frame
 from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.validation import plain_number
 
@@ -59,12 +59,12 @@ class ProcessAgent:
         legal = {option["action"] for option in question["legal"]}
         for _ in range(MAX_INVALID_ANSWERS):
             answer = self._query(question)
-            problem = answer_error(answer, legal)
+            problem = answer_error(answer, legal, view)
             if problem is None:
                 return int(json.loads(answer)["action"])
             question["error"] = problem
-        got = f"{MAX_INVALID_ANSWERS} invalid answers, the last: {problem}"
-        raise self._fail(got)
+        where = position_text(game_id, view)
+        raise self._fail(f"{MAX_INVALID_ANSWERS} invalid answers in {where}, the last: {problem}")
 
     def close(self) -> None:
         """Close the process's stdin; kill it after two seconds."""
@@ -143,7 +143,7 @@ def make_question(game_id: int, view: PlayerView) -> dict[str, Any]:
     }
 
 
-def answer_error(line: bytes, legal: set[int]) -> str | None:
+def answer_error(line: bytes, legal: set[int], view: PlayerView) -> str | None:
     """Return the problem of an answer; None for a legal move."""
     try:
         answer = json.loads(line)
@@ -151,6 +151,21 @@ def answer_error(line: bytes, legal: set[int]) -> str | None:
         return f"expected a line of JSON, got {line[:100]!r}"
     action = answer.get("action") if isinstance(answer, dict) else None
     if type(action) is not int or action not in legal:
-        numbers, got = ", ".join(map(str, sorted(legal))), line[:100].decode("utf-8", "replace")
-        return f'expected {{"action": N}}, N one of {numbers}, got {got}'
+        got = line[:100].decode("utf-8", "replace")
+        return f'expected {{"action": N}}, got {got}{illegal_move_text(action, view)}'
     return None
+
+
+def position_text(game_id: int, view: PlayerView) -> str:
+    """`game 7, turn 5, seat 0`."""
+    return f"game {game_id}, turn {view.turn + 1}, seat {view.seat}"
+
+
+def illegal_move_text(action: Any, view: PlayerView) -> str:
+    """The meaning of `action` and why it is not allowed, if it is an action; then the legal ones:
+    ` (Hint Bob red: a hint must touch at least one card); legal: 0 Discard slot 1, ...`."""
+    options = actions_of(view, seat_names(view.rules, view.seat))
+    of = next((each for each in options if type(action) is int and each["id"] == action), None)
+    meaning = "" if of is None else f" ({of['text']}: {of['why_not']})"
+    legal = ", ".join(f"{each['id']} {each['text']}" for each in options if not each["why_not"])
+    return f"{meaning}; legal: {legal}"

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots.base import Bot
-from hanabi_rl.agents.process import make_question
+from hanabi_rl.agents.process import illegal_move_text, make_question, position_text
 from hanabi_rl.games.hanabi.observation import observation_slices
 from hanabi_rl.games.hanabi.observation_decoder import ObservationDecoder
 from hanabi_rl.games.hanabi.rules import Rules
@@ -206,10 +206,10 @@ def python_act(make: Callable[[], Any], label: str) -> Callable[[], Act]:
             action: Any = answer.get("action") if isinstance(answer, Mapping) else answer
             legal = {option["action"] for option in question["legal"]}
             if isinstance(action, bool | np.bool_) or action not in legal:
-                numbers = ", ".join(map(str, sorted(legal)))
                 raise HostError(
-                    f"{label}: act: expected the action of a legal move, one of {numbers}, got "
-                    f"{answer!r}"
+                    f"{label}: act, {position_text(number, view)}: expected an entry of "
+                    f'view["legal"] or its action, got {answer!r}'
+                    f"{illegal_move_text(action, view)}"
                 )
             return int(action)
 

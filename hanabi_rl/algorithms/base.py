@@ -37,8 +37,8 @@ class Sweep(NamedTuple):
 class Algorithm:
     """Base class of algorithms; each module's `ALGORITHM` is an instance of a subclass.
 
-    An instance of your own is passed to `train`; a subclass in your file is an algorithm of every
-    command as `python:FILE.py:CLASS`.
+    `train` takes an instance of your own; the commands `train` and `sweep` name a class in your
+    file: `python:FILE.py:CLASS`.
     """
 
     config: type[RunConfig]

@@ -12,6 +12,7 @@ from contextlib import redirect_stderr
 from importlib.metadata import version
 from typing import Any
 
+import tyro
 from tyro.extras import SubcommandApp
 
 from hanabi_rl.cli.adaptation import adaptation
@@ -105,27 +106,32 @@ def main(args: Sequence[str] | None = None) -> None:
                 words.insert(1, "run")  # `hanabi-rl study FILE` runs it
             _check_renamed(words)
             _check_command(words)
-            if (body := _command(words)) is not None:
-                check_lists_once(normalize_flags(words), list_flags(body))
-            _parse(words, brief=body is None)()
+            _parse(words)()
             return
     sys.exit(code)
 
 
-def _parse(args: list[str], brief: bool) -> Callable[[], None]:
-    """Return the command with its arguments. Raises ValueError for an extra argument, which tyro's
-    error calls an option."""
+def _parse(args: list[str]) -> Callable[[], None]:
+    """Return the command with its arguments, parsed alone, so that tyro suggests only its options.
+    Raises ValueError for an extra argument, which tyro's error calls an option."""
+    body, place = _command(args)
+    if body is None:
+        listed: Callable[[], None] = _app().cli(
+            prog="hanabi-rl", description=_DESCRIPTION, args=args
+        )
+        return listed
+    name, rest = " ".join(args[:place]), args[place:]
+    check_lists_once(normalize_flags(rest), list_flags(body))
     printed = io.StringIO()
     try:
         with redirect_stderr(printed):
-            command: Callable[[], None] = _app(brief).cli(
-                prog="hanabi-rl", description=_DESCRIPTION, args=args
+            command: Callable[[], None] = tyro.cli(
+                _later(body), prog=f"hanabi-rl {name}", args=rest
             )
     except SystemExit:
         if (extra := _extra_arguments(printed.getvalue())) is None:
             sys.stderr.write(printed.getvalue())
             raise
-        name = " ".join(args[: 2 if args[0] in [group for group, _, _ in _GROUPS] else 1])
         raise ValueError(f"{name}: expected no more arguments, got {extra}") from None
     sys.stderr.write(printed.getvalue())
     return command
@@ -220,15 +226,15 @@ def _train(command: str, args: list[str]) -> int:
     return run(args)
 
 
-def _command(args: Sequence[str]) -> Any:
-    """The function of the command in `args`; None if there is no complete command."""
+def _command(args: Sequence[str]) -> tuple[Any, int]:
+    """The function of the command in `args`, None without a complete one, and its words."""
     commands: Mapping[str, Any] = {**_COMMANDS, **{name: group for name, group, _ in _GROUPS}}
-    for arg in args:
+    for place, arg in enumerate(args, start=1):
         found = commands.get(arg.replace("_", "-"))
         if not isinstance(found, Mapping):
-            return found
+            return found, place
         commands = found
-    return None
+    return None, len(args)
 
 
 _TRAINING = {
@@ -238,12 +244,12 @@ _TRAINING = {
 }
 
 
-def _app(brief: bool) -> SubcommandApp:
-    """All commands; `brief`: with the first paragraph of their help, for lists of commands."""
+def _app() -> SubcommandApp:
+    """All commands with the first paragraph of their help, for lists of commands."""
 
     def add(app: SubcommandApp, name: str, body: Callable[..., Any]) -> None:
         summary = " ".join((body.__doc__ or "").partition("\n\n")[0].split())
-        app.command(name=name, help=summary if brief else None)(_later(body))
+        app.command(name=name, help=summary)(_later(body))
 
     app = SubcommandApp()
     for name, about in _TRAINING.items():  # listed here, run by `_train`

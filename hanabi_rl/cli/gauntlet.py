@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from hanabi_rl.cli.agents import (
     Agents,
     DeckSeed,
@@ -13,7 +15,7 @@ from hanabi_rl.cli.agents import (
     parse_families,
     play_mode,
 )
-from hanabi_rl.cli.output import Parts, Plot, measure_command, with_progress
+from hanabi_rl.cli.output import Parts, Plot, measure_command
 from hanabi_rl.storage.validation import BoundedCount, PositiveInt
 from hanabi_rl.storage.words import count
 
@@ -36,6 +38,8 @@ def gauntlet(
     training, also with other options: those of the agent's card or `--partners`, and its initial
     policy. The agent itself is no partner.
 
+    Rows are printed as they are measured; a stopped command continues where it was stopped.
+
     Args:
         family: more partners by family, such as clones=runs/bc-1,runs/bc-2 self-play-2=runs/sp.
         games: games per partner and seat; a multiple of --series.
@@ -47,14 +51,22 @@ def gauntlet(
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.agents.provenance import training_partners
     from hanabi_rl.evaluation.measure.gauntlet import (
+        GauntletResult,
+        UnfinishedScores,
         default_series,
         gauntlet_partners,
         maximum_score,
-        run_gauntlet,
+        play_each_partner,
+        with_self_play,
     )
     from hanabi_rl.evaluation.reporting import gauntlet as report
     from hanabi_rl.evaluation.reporting.matrix import short_labels
+    from hanabi_rl.evaluation.reporting.tables import table
+    from hanabi_rl.storage.compilation_cache import cache_folder
+    from hanabi_rl.storage.progress import Progress
 
+    if sys.stderr.isatty():
+        print(f"Loading {count(len(agents), 'agent')}", file=sys.stderr)
     agents = tuple(dict.fromkeys(agents))
     families = parse_families(family)
     policies, labels = load_agents(agents, players, game), short_labels(agents)
@@ -66,13 +78,32 @@ def gauntlet(
     title += f" in series of {series}" if series > 1 else ""
     title += f", {play_mode(False, rules)}, seed {seed}"
     yield title
-    results = []
-    named = zip(agents, labels, policies, strict=True)
-    for name, label, policy in with_progress("gauntlet", list(named), "agents"):
+    results, unfinished = [], UnfinishedScores(cache_folder() / "gauntlet")
+    for name, label, policy in zip(agents, labels, policies, strict=True):
         partners = gauntlet_partners(policy, families, validation)
-        seen = training_partners(name)
-        results.append(run_gauntlet(label, policy, partners, seen, games // series, series, seed))
-        yield from report.partner_parts(results[-1])
+        partners = with_self_play(label, policy, partners)
+        rows, columns = [], report.partner_columns(partners, series)
+        yield from ("", label, table([], columns))
+        played = play_each_partner(
+            partners, training_partners(name), games // series, series, seed, unfinished
+        )
+        try:
+            with Progress(label, total=len(partners), unit="partners") as progress:
+                for place, partner in enumerate(partners):
+                    progress.update(place, **{"with": partner.name})
+                    rows.append(next(played))
+                    yield table(rows[-1:], columns, head=False)
+                progress.update(len(partners))
+        except KeyboardInterrupt:
+            print(
+                f"Stopped; {len(rows)} of {len(partners)} partners of {label} are measured. "
+                "Repeat the command to continue.",
+                file=sys.stderr,
+            )
+            sys.exit(130)
+        results.append(GauntletResult(label, rows[0], rows[1:]))
+        yield from report.summary_parts(results[-1])
+    unfinished.clear()
     if len(results) > 1:
         yield ""
         yield from report.gauntlet_parts(results)

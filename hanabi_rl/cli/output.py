@@ -34,6 +34,7 @@ def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
         from hanabi_rl.evaluation.measure.intervals import explained
         from hanabi_rl.evaluation.reporting.tables import to_text
         from hanabi_rl.storage.files import IMAGE_SUFFIXES, check_writable, to_json
+        from hanabi_rl.storage.progress import print_above
 
         arguments = signature.bind(*args, **kwargs).arguments
         agents = signature.parameters.get("agents")
@@ -46,7 +47,7 @@ def measure_command(function: Callable[..., Parts]) -> Callable[..., None]:
         for part in function(*args, **kwargs):
             if not isinstance(part, dict):
                 printed += f"{to_text(part)}\n"
-                print(to_text(part, styled=screen.isatty()), file=screen, flush=True)
+                print_above(to_text(part, styled=screen.isatty()), screen)
         if screen.isatty():
             print("Terms: hanabi-rl glossary", file=sys.stderr)
         for written in filter(None, (plot, out)):

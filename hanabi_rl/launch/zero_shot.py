@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -161,20 +162,20 @@ class ComparisonRuns:
         self, name: str, seed: int, partners: Sequence[str], **fields: Any
     ) -> Path:
         """Best response to a population."""
-        rules = self.base("best_response", self.config.agent_steps).game
-        # rows of all players divide into the preset's 8 minibatches of 8 blocks
-        envs_per_partner = 16 if isinstance(rules, Rules) or len(partners) % 2 == 0 else 32
+        # Overcooked's updates are small, as in its presets; any number of partners divides
+        hanabi = isinstance(self.base("best_response", self.config.agent_steps).game, Rules)
+        batch = {"num_steps": 32} if hanabi else {"num_steps": 64, "num_shuffle_blocks": 1}
         return self.make(
             "best_response",
             f"{name}/s{seed}",
             self.config.agent_steps,
             seed=seed,
             partners=tuple(partners),
-            num_envs=envs_per_partner * len(partners),
-            num_steps=32,
+            num_envs=(16 if hanabi else 4) * len(partners),
             eval_every=10_000,
             eval_games=64,
             report_games=64,
+            **batch,
             **fields,
         )
 
@@ -213,27 +214,11 @@ class ComparisonRuns:
         members = farthest(features, min(count, len(rest)), np.random.default_rng(seed))
         return [rest[member].agent for member in members]
 
-    def e3t(self, seed: int) -> Path:
-        """E3T."""
+    def without_partners(self, algorithm: str, seed: int, **fields: Any) -> Path:
+        """Run of an algorithm that needs no trained partners."""
+        steps = self.config.agent_steps
         return self.make(
-            "e3t", f"e3t/s{seed}", self.config.agent_steps, seed=seed, eval_every=10_000
-        )
-
-    def cole(self, seed: int) -> Path:
-        """COLE."""
-        return self.make(
-            "cole", f"cole/s{seed}", self.config.agent_steps, seed=seed, eval_every=10_000
-        )
-
-    def any_play(self, seed: int) -> Path:
-        """Any-Play: the accommodator, whose network is computed for every player."""
-        return self.make(
-            "any_play",
-            f"any_play/s{seed}",
-            self.config.agent_steps,
-            seed=seed,
-            eval_every=10_000,
-            current_player_only=False,
+            algorithm, f"{algorithm}/s{seed}", steps, seed=seed, eval_every=10_000, **fields
         )
 
     def mep(self, seed: int) -> Path:
@@ -291,11 +276,12 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         "SP": runs.selfplay,
         "FCP": runs.fcp,
         "HSP": runs.hsp,
-        "E3T": runs.e3t,
+        "E3T": partial(runs.without_partners, "e3t"),
         "MEP": runs.mep,
         "TrajeDi": runs.trajedi,
-        "COLE": runs.cole,
-        "Any-Play": runs.any_play,
+        "COLE": partial(runs.without_partners, "cole"),
+        # its network is computed for every player
+        "Any-Play": partial(runs.without_partners, "any_play", current_player_only=False),
     }
     agents: list[str] = []
     groups: list[str] = []

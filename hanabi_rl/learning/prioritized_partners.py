@@ -129,7 +129,8 @@ class PrioritizedPartnerPPO(PPO):
         self, learner: PrioritizedPartnerState, actors: RunnerState
     ) -> tuple[PrioritizedPartnerState, RunnerState]:
         """Every `resample_every` updates, resample each env group's partner; new partners start
-        fresh games."""
+        fresh games. While no return is known, each partner keeps its env group: with equal
+        probabilities, resampling would only drop partners and cut their games."""
         key = jax.random.fold_in(jax.random.fold_in(learner.key, _DRAWS), learner.update)
         sampled = jax.random.choice(
             key,
@@ -137,7 +138,8 @@ class PrioritizedPartnerPPO(PPO):
             learner.group_partner.shape,
             p=self.priorities(learner),
         ).astype(jnp.int32)
-        now = learner.update % self.resample_every == 0
+        is_known = ~jnp.isnan(learner.returns).all()
+        now = (learner.update % self.resample_every == 0) & is_known
         members = jnp.where(now, sampled, learner.group_partner)
         # each device has all env groups
         local = jnp.arange(actors.reset.shape[0]) % self.num_env_groups

@@ -389,7 +389,8 @@ def check_lineup(policies: tuple[Policy, ...], rules: Any) -> None:
         if policy.rules != rules:
             raise ValueError(
                 f"expected policies for {rules.difference_from(policy.rules)}, got policy "
-                f"{position} for {policy.rules.difference_from(rules)}"
+                f"{position} for {policy.rules.difference_from(rules)}: load bots with "
+                "load_policy(NAME, rules)"
             )
 
 

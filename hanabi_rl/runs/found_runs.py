@@ -103,9 +103,13 @@ def read_run(folder: Path) -> FoundRun:
         game = game_from_dict(spec, f"{folder}: game")
     except ValueError:  # a game defined elsewhere
         game = spec
+    values = flat_config(config)
+    for name in [name for name in values if name.endswith("network.lstm")]:
+        kind = "lstm" if values[name] else "feed_forward"  # configs of this class have no kind
+        values.setdefault(f"{name.removesuffix('lstm')}kind", kind)
     fields = {
         name: value if isinstance(value, str) else json.dumps(value).replace("null", "none")
-        for name, value in flat_config(config).items()
+        for name, value in values.items()
         if name not in _NOT_COMPARED
     }
     return FoundRun(
@@ -215,12 +219,17 @@ def _labels(values: Sequence[Mapping[str, str]]) -> list[str]:
     one_algorithm = len({of["algorithm"] for of in values}) == 1
     names = [[of["algorithm"]] if not one_algorithm or len(of) == 1 else [] for of in values]
     labels = [
-        " ".join([*name, *(f"{field.rpartition('.')[2]}={of[field]}" for field in [*of][1:])])
+        " ".join([*name, *(f"{_short_name(field)}={of[field]}" for field in [*of][1:])])
         for name, of in zip(names, values, strict=True)
     ]
     if len({*labels}) == len(labels) and max(map(len, labels)) <= _MAX_LABEL:
         return labels
     return [f"{of['algorithm']} {_letters(number)}" for number, of in enumerate(values)]
+
+
+def _short_name(field: str) -> str:
+    """Last part of a field's name: `lr`, `network` of `network.kind`."""
+    return field.removesuffix(".kind").rpartition(".")[2]
 
 
 def _letters(number: int) -> str:

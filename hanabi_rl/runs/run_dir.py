@@ -172,10 +172,15 @@ def remove_if_not_started(run_dir: Path, made: Sequence[Path] = ()) -> Iterator[
         if not any(map(_has_started, written)):
             for place in written:
                 shutil.rmtree(place) if place.is_dir() else place.unlink()
-            for folder in made:
-                with suppress(OSError):  # the folder holds other files
-                    folder.rmdir()
+            remove_empty(made)
         raise
+
+
+def remove_empty(folders: Sequence[Path]) -> None:
+    """Remove the empty ones of `folders`, innermost first."""
+    for folder in folders:
+        with suppress(OSError):  # the folder holds other files
+            folder.rmdir()
 
 
 def write_config(run_dir: Path, config: Mapping[str, Any], *, algorithm: str, seed: int) -> None:

@@ -12,6 +12,7 @@ from tqdm import tqdm
 SOON_S = 4.0
 """Evaluations shorter than this show no progress."""
 _DRAWN_S = 0.1  # min seconds between two redraws of a bar
+_TICK_S = 1.0  # seconds between two redraws of a bar without updates
 _COMPILING = (
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
     "/jax/core/compile/backend_compile_duration",
@@ -154,8 +155,9 @@ class Progress:
         return parts
 
     def _watch(self) -> None:
-        """Write without updates until closed."""
-        while not self._closed.wait(max(self._interval_s, _DRAWN_S)):
+        """Write without updates until closed; a bar's clock runs also while JAX compiles."""
+        interval_s = _TICK_S if self._stream.isatty() else max(self._interval_s, _DRAWN_S)
+        while not self._closed.wait(interval_s):
             with self._lock:
                 if not self._closed.is_set() and self._open[-1:] == [self]:
                     self._show(self._interval_s)
@@ -174,6 +176,12 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def print_above(text: str, stream: TextIO) -> None:
+    """Print a line; bars on the terminal move below it."""
+    with tqdm.external_write_mode(stream):
+        print(text, file=stream, flush=True)
 
 
 def format_seconds(seconds: float) -> str:

@@ -7,12 +7,11 @@ import json
 import re
 import shlex
 import sys
-import threading
 import time
 import types
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from support.chat_server import KEY, StandIn, first_legal
 from support.games import TINY, deck_of
 
 from hanabi_rl.agents import llm
@@ -34,7 +33,6 @@ from hanabi_rl.people.serve.player_view import player_view
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
-KEY = "sk-secret-123456"
 TWO = Rules(2)
 # dealt in order: you R1 R1 R1 R2 R2, Bob R3 R3 R4 R4 R5; the deck begins Y1 Y1 Y1
 DECK = tuple(full_deck(TWO))
@@ -44,66 +42,6 @@ def question(*moves: int, rules: Rules = TWO, deck: tuple[int, ...] = DECK):
     seat = len(moves) % rules.num_players
     game = Game(0, rules, deck, frozenset({seat}), tuple(moves))
     return make_question(7, player_view(game, seat))
-
-
-class StandIn:
-    """Server of chat completions that gives `answers` in order, the last one for ever.
-
-    An answer is the text of a message, a function of the request that returns it, an HTTP status, a
-    number of seconds of silence (float), or bytes: a body of any form.
-    """
-
-    def __init__(self, *answers, usage=10):
-        self.answers, self.usage, self.seen, self.keys = list(answers), usage, [], []
-        standin = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                standin.seen.append((self.path, body))
-                standin.keys.append(self.headers["Authorization"])
-                answer = standin.answers[0]
-                if len(standin.answers) > 1:
-                    standin.answers.pop(0)
-                with contextlib.suppress(OSError):  # the client has left
-                    self.reply(answer(body) if callable(answer) else answer)
-
-            def reply(self, answer):
-                status, body = 200, answer
-                if isinstance(answer, float):
-                    time.sleep(answer)
-                    status, body = 500, b"late"
-                elif isinstance(answer, int):
-                    status, body = answer, json.dumps({"error": {"message": f"not you, {KEY}"}})
-                elif isinstance(answer, str):
-                    body = json.dumps(completion(answer, standin.usage))
-                body = body if isinstance(body, bytes) else body.encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args):
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-
-    def __enter__(self):
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *error):
-        self.server.shutdown()
-        self.server.server_close()
-
-
-def completion(text, usage):
-    message = {"role": "assistant", "content": text}
-    body = {"id": "1", "object": "chat.completion", "created": 0, "model": "stand-in"}
-    body["choices"] = [{"index": 0, "finish_reason": "stop", "message": message}]
-    return body | ({"usage": {"total_tokens": usage}} if usage else {})
 
 
 @pytest.fixture
@@ -411,11 +349,6 @@ def test_fallback_never_plays_if_it_can_help_it():
     assert fallback_move(asked) == 0
     asked["legal"] = [option for option in asked["legal"] if option["kind"] == "play"]
     assert fallback_move(asked) == 5
-
-
-def first_legal(body):
-    text = body["messages"][-1]["content"]
-    return "MOVE: " + text.rpartition("Legal moves:\n")[2].splitlines()[0]
 
 
 def test_command(tmp_path, monkeypatch, capsys):

@@ -88,6 +88,11 @@ class Illegal:
         return 999
 
 
+class Forbidden:
+    def act(self, view):
+        return 0
+
+
 class Fails:
     def act(self, view):
         return [][view["turn"]]  # the line shown
@@ -286,7 +291,16 @@ def test_errors_name_the_agent_and_the_problem(folder: Path, name: str, message:
 @pytest.mark.parametrize(
     ("bot", "message"),
     [
-        ("Illegal", "act: expected the action of a legal move, one of .*, got 999"),
+        (
+            "Illegal",
+            r"act, game \d+, turn [12], seat [01]: expected an entry of view\[\"legal\"\] or its "
+            r"action, got 999; legal: \d+ Play slot 1, ",
+        ),
+        (
+            "Forbidden",
+            r"act, game \d+, turn 1, seat 0: .*, got 0 \(Discard slot 1: all hints are available.*"
+            r"\); legal: (?!0 )",
+        ),
         ("Fails", r"IndexError: list index out of range \(.*mine.py, line \d+: .*# the line shown"),
     ],
 )

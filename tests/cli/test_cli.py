@@ -312,12 +312,22 @@ def test_tyro_errors_are_unchanged(capsys):
         (["train", "bc", "--num-players", "x"], "hanabi-rl train bc: error: argument --num-play"),
         (["sweep", "--kl-weights", "0,0.1"], "hanabi-rl sweep: error: argument --kl-weights: inv"),
         (["sweep", "--sed", "3"], "run hanabi-rl sweep --help"),
+        (["gauntlet", "bot:iggi", "--gmaes", "3"], "run hanabi-rl gauntlet --help"),
+        (["data", "info", "--skip", "3"], "run hanabi-rl data info --help"),
     ],
 )
 def test_invalid_flag_names_the_help_command(args, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main(args)
     assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_similar_options_are_those_of_the_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["gauntlet", "bot:iggi", "--gmaes", "3"])
+    error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "Perhaps you meant: --games INT games per partner and seat" in error
+    assert not {"adaptation", "evaluate", "behaviour"} & {*error.split()}
 
 
 def test_trained_policy_has_fixed_number_of_players(policy_folder, capsys):

@@ -99,6 +99,7 @@ def test_cross_play_says_that_seats_are_kept_apart(agent, tmp_path, capsys):
     args = "cross-play", agent, "bot:still", "--games", 2, "--out", tmp_path
     record, text = result_of(capsys, *args)
     assert "The row's agent is at seat 0, the column's agent at seat 1" in text
+    assert "Games of a cell: 2; on the diagonal (self-play): 2." in text
     assert record["game"] == ROOM and record["decks"] == 2
     _, text = result_of(capsys, *args)
     assert "0 of 3 cells played" in text

@@ -288,14 +288,30 @@ def test_selfplay_runs_must_be_even(tmp_path: Path) -> None:
 
 def test_methods_are_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[str, int]] = []
-    for name in ("selfplay", "fcp", "hsp", "e3t", "mep", "trajedi", "cole"):
+    for name in ("selfplay", "fcp", "hsp", "mep", "trajedi"):
 
         def make(self: Any, seed: int, name: str = name) -> Path:
             made.append((name, seed))
             return tmp_path / name / f"s{seed}"
 
         monkeypatch.setattr(ComparisonRuns, name, make)
+    alone: list[tuple[str, str, int, dict[str, Any]]] = []
+
+    def run(self: Any, algorithm: str, name: str, steps: int, **fields: Any) -> Path:
+        alone.append((algorithm, name, steps, fields))
+        return tmp_path / name
+
+    monkeypatch.setattr(ComparisonRuns, "make", run)
     monkeypatch.setattr(ComparisonRuns, "partners", lambda self: tmp_path / "partners.json")
+    of_three = ZeroShot(out=str(tmp_path), runs=1, methods=("E3T", "COLE", "Any-Play"))
+    zero_shot.run_zero_shot(of_three)
+    fields = {"seed": 0, "eval_every": 10_000}
+    steps = of_three.agent_steps
+    assert alone == [
+        ("e3t", "e3t/s0", steps, fields),
+        ("cole", "cole/s0", steps, fields),
+        ("any_play", "any_play/s0", steps, fields | {"current_player_only": False}),
+    ]
     config = ZeroShot(out=str(tmp_path), runs=2, methods=("TrajeDi", "MEP"))
     arguments = zero_shot.run_zero_shot(config)
     assert made == [("trajedi", 0), ("trajedi", 1), ("mep", 0), ("mep", 1)]

@@ -166,6 +166,18 @@ def test_resampling_happens_on_its_update(
     assert len(set(drawn)) == 4 and (0, 1, 2, 3) not in drawn
     after, _ = jax.jit(steep.resample_partners)(learner.replace(update=np.int32(3)), actors)
     np.testing.assert_array_equal(after.group_partner, 1)  # the lowest return; (4/3)^20 = 315 to 1
+    for known, changes in ((0, False), (1, True)):
+        returns = jnp.where(jnp.arange(4) < known, 3.0, jnp.nan)
+        unknown = learner.replace(update=np.int32(3), returns=returns)
+        after, fresh = redraw(unknown, actors)
+        assert (np.asarray(after.group_partner) != np.arange(4)).any() == changes
+        assert (np.asarray(fresh.reset) != on_the_way).any() == changes
+
+
+@pytest.mark.parametrize("unseen", ["lowest", "mean"])
+def test_unknown_returns_have_equal_priorities(unseen: str) -> None:
+    of_unknown = ranked(jnp.full(5, jnp.nan), 20.0, unseen)
+    np.testing.assert_allclose(of_unknown, np.full(5, 0.2), rtol=1e-6)
 
 
 @pytest.mark.slow

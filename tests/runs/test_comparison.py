@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 
 from hanabi_rl.cli import main
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.nn.gru_network import GRUConfig
+from hanabi_rl.nn.networks import NetworkConfig
 from hanabi_rl.runs import run_dir
 from hanabi_rl.runs.comparison import (
     group_score,
@@ -116,6 +118,25 @@ def test_differing_fields_name_groups(runs: Path, tmp_path: Path) -> None:
     long = [write_run(tmp_path / c, 0, [1], partners=[c * 60]) for c in "xy"]
     assert [group.label for group in read_groups(long)] == ["ippo A", "ippo B"]
     assert read_groups([long[0], long[0]])[0].label == "ippo"
+
+
+def test_kinds_of_networks_differ(tmp_path: Path) -> None:
+    """An LSTM's config holds no kind, other networks' do."""
+    networks = {
+        "lstm": NetworkConfig(lstm=(8,)),
+        "feed_forward": NetworkConfig(lstm=()),
+        "gru": GRUConfig(gru=(8,)),
+    }
+    for name, network in networks.items():
+        bc = {"network": to_dict(NetworkConfig())}
+        write_run(tmp_path / name, 0, [1], network=to_dict(network), bc=bc)
+    of_class = [network.kind for network in networks.values()]
+    for group, kind in zip(read_groups([tmp_path / n for n in networks]), of_class, strict=True):
+        assert group.values["network.kind"] == kind and f"network={kind}" in group.label.split()
+        assert not any(name.startswith("bc.") for name in group.values)
+    rows = index_rows([read_run(folder) for folder in find_runs(tmp_path)], tmp_path)
+    for row in rows:
+        assert f"network.kind={row['run']}" in row["fields"].split(", ")
 
 
 def test_inputs_with_the_same_name_differ_by_hash(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import re
+import sys
 import time
 
 import jax
@@ -9,7 +10,14 @@ import numpy as np
 import pytest
 from jax import monitoring
 
-from hanabi_rl.storage.progress import SOON_S, Progress, _compilation, format_seconds
+from hanabi_rl.storage import progress as of_progress
+from hanabi_rl.storage.progress import (
+    SOON_S,
+    Progress,
+    _compilation,
+    format_seconds,
+    print_above,
+)
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -148,3 +156,28 @@ def test_terminal_progress_is_a_bar() -> None:
 )
 def test_format_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+def test_bar_shows_what_is_computed_without_further_updates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(of_progress, "_TICK_S", 0.05)
+    stream = Terminal()
+    with Progress("gauntlet", total=3, unit="partners", stream=stream) as progress:
+        progress.update(0, playing="bot:smart")  # just after the first drawing
+        deadline = time.monotonic() + 20
+        while "bot:smart" not in stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert "0/3 partners [00:00, playing bot:smart]" in stream.getvalue()
+
+
+def test_lines_are_printed_above_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar is cleared before the line, and drawn again below it."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "stdout", stream)
+    with Progress("cells", total=3, unit="cells", stream=stream):
+        print_above("a row", stream)
+    before, after = stream.getvalue().split("a row\n")
+    assert before.rsplit("\r", 1)[1].strip() == "" and "0/3 cells" in before
+    assert "0/3 cells" in after

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import hashlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hanabi_rl.agents.loading import is_bundled_for, load_policy, parse_name, strip_options
+from hanabi_rl.evaluation.measure.cells import CellKey
 from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
 from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.storage.files import read_json
+from hanabi_rl.storage.files import canonical_json, read_json, write_bytes
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -291,6 +295,76 @@ def default_series(rules: Rules | Game) -> int:
     return 5 if isinstance(rules, Rules) else 1
 
 
+class UnfinishedScores:
+    """Scores of a command that is not finished: one file in `folder` per agent and partner."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._used = folder, list[Path]()
+
+    def path(self, agent: Policy, partner: Policy, num_series: int, series: int, seed: int) -> Path:
+        """File of the scores of an agent with a partner, which need not exist."""
+        identities = agent.identity(), partner.identity()
+        key = CellKey(agent.rules, *identities, num_series * series, seed, sampled=False).as_dict()
+        key |= {"agent": identities[0], "series": series}
+        return self._folder / f"{hashlib.sha256(canonical_json(key)).hexdigest()[:32]}.npy"
+
+    def load(self, path: Path) -> np.ndarray | None:
+        """Load scores; None if they are missing."""
+        self._used.append(path)
+        return np.load(path) if path.exists() else None
+
+    def save(self, path: Path, scores: np.ndarray) -> None:
+        """Write scores atomically, if the folder can be written to."""
+        file = io.BytesIO()
+        np.save(file, scores)
+        with contextlib.suppress(OSError):  # measuring goes on without a cache folder
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, file.getvalue())
+
+    def clear(self) -> None:
+        """Delete the files of the finished command: later ones measure again."""
+        for path in self._used:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def play_each_partner(
+    partners: Sequence[GauntletPartner],
+    training_partners: Sequence[str],
+    num_series: int,
+    games_per_series: int,
+    seed: int = 0,
+    unfinished: UnfinishedScores | None = None,
+) -> Iterator[PartnerResult]:
+    """Play the first of `partners` with each of them, itself included; arguments as those of
+    `run_gauntlet`. unfinished: scores of an interrupted command, and the place of those played."""
+    seen, agent = {strip_options(one) for one in training_partners}, partners[0].policy
+    for partner in partners:
+        scores, path = None, None
+        if unfinished is not None:
+            path = unfinished.path(agent, partner.policy, num_series, games_per_series, seed)
+            scores = unfinished.load(path)
+        if scores is None:
+            (by_seat,), _ = evaluate_with_partners(
+                agent,
+                [partner.policy],
+                num_series * games_per_series,
+                seed,
+                games_per_series=games_per_series,
+            )
+            scores = by_seat.reshape(len(by_seat), num_series, games_per_series)
+            if unfinished is not None and path is not None:
+                unfinished.save(path, scores)
+        yield PartnerResult(partner, strip_options(partner.name) in seen, scores)
+
+
+def with_self_play(
+    name: str, agent: Policy, partners: Sequence[GauntletPartner]
+) -> list[GauntletPartner]:
+    """The agent as its own first partner, then `partners`."""
+    return [GauntletPartner(name, SELF_PLAY, agent), *partners]
+
+
 def run_gauntlet(
     name: str,
     agent: Policy,
@@ -307,21 +381,6 @@ def run_gauntlet(
         training_partners: names of the agent's training partners; their options are ignored.
         num_series: series with each partner, for each seat of the agent in the first game.
     """
-    seen = {strip_options(one) for one in training_partners}
-    all_partners = [GauntletPartner(name, SELF_PLAY, agent), *partners]
-    scores, _ = evaluate_with_partners(
-        agent,
-        [partner.policy for partner in all_partners],
-        num_series * games_per_series,
-        seed,
-        games_per_series=games_per_series,
-    )
-    results = [
-        PartnerResult(
-            partner,
-            strip_options(partner.name) in seen,
-            by_seat.reshape(len(by_seat), num_series, games_per_series),
-        )
-        for partner, by_seat in zip(all_partners, scores, strict=True)
-    ]
+    every = with_self_play(name, agent, partners)
+    results = [*play_each_partner(every, training_partners, num_series, games_per_series, seed)]
     return GauntletResult(name, results[0], results[1:])

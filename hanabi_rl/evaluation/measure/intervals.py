@@ -25,7 +25,10 @@ _RESAMPLES_AT_ONCE = 256  # rows of one count per game; bounds the memory of a b
 
 NO_BOUNDS = "n/a"
 """Printed for an interval without bounds; `explained` adds the reason."""
-_REASON = f"{NO_BOUNDS}: no interval: too few independent games, or an infinite figure"
+_REASON = (
+    f"{NO_BOUNDS}: no interval: a mean or ratio needs at least 2 independent games (or decks, "
+    "series), a median 6; infinite figures have none"
+)
 
 
 class Interval(NamedTuple):

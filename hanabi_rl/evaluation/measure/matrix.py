@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from hanabi_rl.agents.identity import check_distinct
+from hanabi_rl.agents.loading import OTHER_GAME
 from hanabi_rl.data.games import FinalStates, Games
 from hanabi_rl.evaluation.measure.cells import Cell, CellCache, CellKey
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
@@ -110,7 +111,8 @@ def make_agents(
         if mine != rules:
             raise ValueError(
                 f"expected agents of one game, got {agents[0].label} for "
-                f"{rules.difference_from(mine)} and {agent.label} for {mine.difference_from(rules)}"
+                f"{rules.difference_from(mine)} and {agent.label} for "
+                f"{mine.difference_from(rules)}{OTHER_GAME}"
             )
         if agent.label in labels[:index]:
             raise ValueError(f"expected unique labels, got {agent.label!r} twice")

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.evaluation.measure.gauntlet import VERSION, GauntletResult, PartnerResult
+from hanabi_rl.evaluation.measure.gauntlet import (
+    VERSION,
+    GauntletPartner,
+    GauntletResult,
+    PartnerResult,
+    maximum_score,
+)
 from hanabi_rl.evaluation.measure.intervals import interval_dict
 from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table
@@ -53,27 +59,47 @@ def gauntlet_parts(results: Sequence[GauntletResult]) -> list[Part]:
 _OPTIONAL: dict[str, Any] = {"missing": "-", "optional": True}
 
 
-def partner_parts(result: GauntletResult) -> list[Part]:
-    """One row per partner: mean score, zero rate and mean score of each game of the series."""
-    rows = [result.self_play, *result.partner_results]
-    length = rows[0].scores.shape[2]
-    columns = (
-        Column("partner", lambda row: row.partner.name + "*" * row.seen_in_training),
-        Column("family", lambda row: row.partner.family, left=True),
-        Column("mean", lambda row: row.mean.mean, ".2f"),
-        Column("95% interval", lambda row: row.mean.bounds, ".2f", left=True),
-        Column("of best", lambda row: row.fraction_of_best_response, ".0%", **_OPTIONAL),
-        Column("zero", lambda row: row.zero_rate, ".1%"),
-        *(
-            Column(f"seat {seat}", lambda row, seat=seat: row.by_seat[seat].mean, ".2f")
-            for seat in range(len(result.self_play.by_seat or ()))
+def partner_columns(partners: Sequence[GauntletPartner], length: int) -> list[Column]:
+    """Columns of a `PartnerResult`: mean score, zero rate and mean score of each of `length` games
+    of the series. Each is as wide as its longest text, so that rows can be printed one by one."""
+    names, families = zip(*((one.name, one.family) for one in partners), strict=True)
+    rules, of_best = partners[0].policy.rules, any(one.best_response for one in partners)
+    score = len(f"{min(maximum_score(rules), 999):.2f}")  # width of a mean
+    columns = [
+        Column(
+            "partner",
+            lambda row: row.partner.name + "*" * row.seen_in_training,
+            width=1 + max(map(len, names)),
         ),
-        *(
+        Column("family", lambda row: row.partner.family, left=True, width=max(map(len, families))),
+        Column("mean", lambda row: row.mean.mean, ".2f", width=score),
+        Column("95% interval", lambda row: row.mean.bounds, ".2f", left=True, width=2 * score + 4),
+    ]
+    if of_best:
+        columns.append(
+            Column("of best", lambda row: row.fraction_of_best_response, ".0%", missing="-")
+        )
+    columns.append(Column("zero", lambda row: row.zero_rate, ".1%", width=6))
+    for seat in range(0 if rules.name == "hanabi" else rules.num_players):
+        columns.append(Column(f"seat {seat}", lambda row, seat=seat: row.by_seat[seat].mean, ".2f"))
+    for game in range(length if length > 1 else 0):
+        columns.append(
             Column(f"game {game + 1}", lambda row, game=game: row.by_game[game].mean, ".2f")
-            for game in range(length if length > 1 else 0)
-        ),
-    )
-    parts: list[Part] = ["", result.agent, table(rows, columns)]
+        )
+    return columns
+
+
+def partner_parts(result: GauntletResult) -> list[Part]:
+    """One row per partner (`partner_columns`), then `summary_parts`."""
+    rows = [result.self_play, *result.partner_results]
+    columns = partner_columns([row.partner for row in rows], rows[0].scores.shape[2])
+    return ["", result.agent, table(rows, columns), *summary_parts(result)]
+
+
+def summary_parts(result: GauntletResult) -> list[Part]:
+    """Mean and worst over families, gain in a series, and notes on intervals."""
+    series, length = result.self_play.scores.shape[1:]
+    parts: list[Part] = []
     for title, seen in (("seen in training", True), ("unseen", False)):
         mean, worst = result.mean_over_families(seen), result.worst_family(seen)
         if mean and worst:
@@ -81,6 +107,9 @@ def partner_parts(result: GauntletResult) -> list[Part]:
     if gain := result.gain():
         parts.append(f"from game 1 to game {length} of a series with one partner: {gain:+.2f}")
     parts.append("Self-play is in no mean over families.")
+    if series == 1:
+        unit = f"series of {length} games" if length > 1 else "game"
+        parts.append(f"1 {unit} per partner and seat: intervals need 2, --games {2 * length}.")
     return parts
 
 

@@ -151,21 +151,25 @@ _GROUPS = (
 
 
 def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
-    """Means with the largest standard error, medians, and the summary by group."""
+    """Meaning of a cell, means with the largest standard error, medians, zero rates, and the
+    summary by group."""
     players, labels = matrix.rules.num_players, [agent.label for agent in matrix.agents]
     worst = max(cell.mean.std_error for row in matrix.cells for cell in row)
     others = "the other seat" if players == 2 else f"the other {players - 1} seats"
     how, names = "sampled" if _is_sampled(matrix) else "greedy", matrix.setting.seed_names
     is_hanabi = matrix.rules.name == "hanabi"
     unit = "hanab.live deal" if names else "deck" if is_hanabi else "game"
-    decks = count(matrix.setting.games, unit)
-    decks += f" ({' '.join(names)})" if names else ""
+    games = matrix.setting.games
+    decks = count(games, unit) + (f" ({' '.join(names)})" if names else "")
     where = f"{players} players" if is_hanabi else game_to_text(matrix.rules)
-    seats = f"The row's agent has one seat (each in turn), the column's agent {others}."
+    cell = f"The row's agent has one seat, the column's agent {others}"
+    of_cell = f"{decks} x {players} seats of the row's agent = {games * players:,}"
     if matrix.has_fixed_seats:
-        seats = "The row's agent is at seat 0, the column's agent at seat 1."
+        cell = "The row's agent is at seat 0, the column's agent at seat 1"
+        of_cell = f"{games:,}"
     parts: list[Part] = [
-        f"Mean scores, {how} play, {decks} per cell, {where}. {seats}",
+        f"Mean scores, {how} play, {where}. {cell}.",
+        f"Games of a cell: {of_cell}; on the diagonal (self-play): {games:,}.",
         square_table(labels, matrix.means),
         f"Standard errors are at most {worst:.2f}."
         if np.isfinite(worst)
@@ -174,6 +178,9 @@ def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
         "Medians of the same games",
         square_table(labels, medians(matrix), ".1f"),
     ]
+    zeros = np.array([[cell.zero_rate for cell in row] for row in matrix.cells])
+    parts += ["", "Zero rates: fractions of games with score 0"]
+    parts += [square_table(labels, zeros, ".1%")] if zeros.any() else ["No game has score 0."]
     groups = grouped(matrix)
     if len(groups.groups) == len(labels):  # each group is one agent
         return parts

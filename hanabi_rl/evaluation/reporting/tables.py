@@ -57,16 +57,17 @@ def format_value(value: Any, spec: str = "", missing: str = "none") -> str:
     return value if isinstance(value, str) else format(value, spec)
 
 
-def table(rows: Iterable[Any], columns: Iterable[Column], gap: int = 2) -> Table:
+def table(rows: Iterable[Any], columns: Iterable[Column], gap: int = 2, head: bool = True) -> Table:
     """A table of `rows`, records or sequences, with `gap` spaces between columns."""
     rows = list(rows)
     columns = [c for c in columns if not c.optional or any(c.of(row) is not None for row in rows)]
     made = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    made.show_header = head
     for place, column in enumerate(columns):
         made.add_column(
             column.head,
             justify="left" if column.left or not place else "right",
-            min_width=column.width,
+            min_width=max(column.width, len(column.head)),
             no_wrap=True,
         )
     for row in rows:

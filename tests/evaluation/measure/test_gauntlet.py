@@ -25,16 +25,20 @@ from hanabi_rl.evaluation.measure.gauntlet import (
     GauntletPartner,
     GauntletResult,
     PartnerResult,
+    UnfinishedScores,
     family_of,
     gauntlet_partners,
 )
 from hanabi_rl.evaluation.reporting.gauntlet import (
     gauntlet_dict,
     gauntlet_parts,
+    partner_columns,
     partner_parts,
     plot_gauntlet,
 )
+from hanabi_rl.evaluation.reporting.tables import table, to_text
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.storage.checkpoint import Checkpointer
 
 
@@ -255,19 +259,106 @@ def test_options_of_added_agents_may_have_commas() -> None:
     }
 
 
-def test_interrupt_keeps_finished_agents(
-    result: GauntletResult, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_stopped_gauntlet_keeps_its_rows_and_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def played(name: str, *args: Any) -> GauntletResult:
-        if "iggi" in name:
-            return result
-        raise KeyboardInterrupt
+    """Stopped at the second partner of the second agent; then the rest alone is played."""
+    policies = {name: load_policy(name) for name in ("bot:iggi", "bot:piers", "bot:smart")}
+    names = {policy.identity(): name for name, policy in policies.items()}
+    partners = [GauntletPartner(name, "x", policies[name]) for name in ("bot:piers", "bot:smart")]
+    asked: list[tuple[str, str]] = []
+    stop_at: tuple[str, str] | None = ("bot:piers", "bot:smart")
 
-    monkeypatch.setattr(gauntlet, "gauntlet_partners", lambda *_: [])
-    monkeypatch.setattr(gauntlet, "run_gauntlet", played)
-    with pytest.raises(SystemExit):
-        main(["gauntlet", "bot:iggi", "bot:piers"])
-    assert text_of(partner_parts, result) in capsys.readouterr().out
+    def play(agent: Any, others: Any, games: int, seed: int, **_: Any) -> Any:
+        pair = (names[agent.identity()], names[others[0].identity()])
+        if pair == stop_at:
+            raise KeyboardInterrupt
+        asked.append(pair)
+        scores = np.random.default_rng([seed, *map(ord, "".join(pair))]).integers(0, 26, (2, games))
+        return scores[None], scores[None]
+
+    monkeypatch.setenv("HANABI_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr(gauntlet, "gauntlet_partners", lambda *_: partners)
+    monkeypatch.setattr(gauntlet, "evaluate_with_partners", play)
+    command = ["gauntlet", "bot:iggi", "bot:piers", "--games", "10"]
+    with pytest.raises(SystemExit) as stopped:
+        main(command)
+    assert stopped.value.code == 130
+    first = capsys.readouterr()
+    assert "2 of 3 partners of bot:piers" in first.err and "Repeat the command" in first.err
+    before, stop_at = [*asked], None
+    main([*command, "--seed", "1"])  # other games
+    assert asked[len(before) :] == [*before, ("bot:piers", "bot:smart")]
+    capsys.readouterr()
+    del asked[:]
+    main(command)
+    assert asked == [("bot:piers", "bot:smart")]
+    whole = capsys.readouterr().out
+    assert whole.startswith(first.out) and "families unseen: mean" in whole
+    del asked[:]
+    main(command)  # finished: measured again
+    assert asked == [*before, ("bot:piers", "bot:smart")]
+    assert capsys.readouterr().out == whole
+    assert [*tmp_path.glob("gauntlet/*")] == []
+
+
+def test_unfinished_scores_belong_to_one_command(tmp_path: Path) -> None:
+    unfinished = UnfinishedScores(tmp_path / "new")
+    one, two = load_policy("bot:iggi"), load_policy("bot:piers")
+    three = load_policy("bot:iggi", Rules(3))
+    first = unfinished.path(one, two, 4, 5, 0)
+    others = [(two, one, 4, 5, 0), (one, one, 4, 5, 0), (one, two, 5, 4, 0), (one, two, 3, 5, 0)]
+    others += [(one, two, 4, 5, 1), (three, three, 4, 5, 0)]
+    assert len({first, *(unfinished.path(*each) for each in others)}) == 7
+    assert first == unfinished.path(load_policy("bot:iggi"), two, 4, 5, 0)
+    scores = np.arange(12).reshape(2, 3, 2)
+    unfinished.save(first, scores)
+    found = unfinished.load(first)
+    assert found is not None and found.dtype == scores.dtype
+    np.testing.assert_array_equal(found, scores)
+    (tmp_path / "file").touch()
+    nowhere = UnfinishedScores(tmp_path / "file")
+    path = nowhere.path(one, two, 4, 5, 0)
+    nowhere.save(path, scores)
+    assert nowhere.load(path) is None
+    nowhere.clear()
+    unfinished.clear()
+    assert unfinished.load(first) is None
+
+
+@pytest.mark.parametrize("of_hanabi", [True, False])
+def test_rows_printed_one_by_one_are_the_table(of_hanabi: bool, result: GauntletResult) -> None:
+    """Names of any length; in Overcooked scores of three digits and of one."""
+    rows = [result.self_play, *result.partner_results]
+    if not of_hanabi:
+        policy = load_policy("bot:still", Overcooked())
+        rows = [
+            dataclasses.replace(
+                row, partner=row.partner._replace(policy=policy), scores=scale * row.scores
+            )
+            for scale, row in zip((20, 0, 1, 30), rows, strict=True)
+        ]
+    long = rows[1].partner._replace(name="a-longer-name", best_response=20.0)
+    rows[1] = dataclasses.replace(rows[1], partner=long)
+    columns = partner_columns([row.partner for row in rows], 3)
+    lines = [to_text(table([], columns))]
+    lines += [to_text(table([row], columns, head=False)) for row in rows]
+    assert "\n".join(lines) == to_text(table(rows, columns))
+    whole = GauntletResult("agent", rows[0], rows[1:])
+    assert "\n".join(["", "agent", *lines, ""]) in text_of(partner_parts, whole)
+
+
+def test_one_series_says_what_intervals_need(result: GauntletResult) -> None:
+    def note(series: int, length: int) -> str:
+        def cut(row: PartnerResult) -> PartnerResult:
+            return dataclasses.replace(row, scores=row.scores[:, :series, :length])
+
+        every = [cut(row) for row in (result.self_play, *result.partner_results)]
+        return text_of(partner_parts, GauntletResult("agent", every[0], every[1:]))
+
+    assert "n/a" in note(1, 3) and "--games 6" in note(1, 3)
+    assert "n/a" in note(1, 1) and "--games 2" in note(1, 1)
+    assert "n/a" not in note(2, 3) and "--games" not in note(2, 3)
 
 
 @pytest.mark.parametrize(

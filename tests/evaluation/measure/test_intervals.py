@@ -82,7 +82,7 @@ def test_missing_bounds_are_explained_once():
     assert bounds_text([0.5, 0.25], ".0%") == "[50%, 25%]"
     text = explained(f"{alone:.2f}\n{alone:.2f}")
     assert text.splitlines()[:2] == ["21.00 n/a"] * 2 and len(text.splitlines()) == 3
-    assert "too few independent games" in text and explained(f"{known}") == f"{known}"
+    assert "at least 2 independent games" in text and explained(f"{known}") == f"{known}"
     assert explained("agents/n/a/policy") == "agents/n/a/policy"
 
 

@@ -1,6 +1,7 @@
 """The cross-play matrix against single pairs, its cache, and its files."""
 
 import csv
+import dataclasses
 import gc
 import io
 import json
@@ -304,6 +305,15 @@ def test_files_hold_every_cell(agents, matrix):
     printed = text.split("Medians of the same games\n")[1].splitlines()[1:4]
     for line, cells in zip(printed, matrix.cells, strict=True):
         assert line.split()[2:] == [f"{cell.median:.1f}" for cell in cells]
+    assert f"{GAMES} decks x 2 seats of the row's agent = {matrix.cells[0][1].num_games};" in text
+    assert f"(self-play): {matrix.cells[0][0].num_games}." in text
+    printed = text.split("games with score 0\n")[1].splitlines()[1:4]
+    assert any(cell.zero_rate for row in matrix.cells for cell in row)
+    for line, cells in zip(printed, matrix.cells, strict=True):
+        assert line.split()[2:] == [f"{cell.zero_rate:.1%}" for cell in cells]
+    scored = [[dataclasses.replace(c, zero_rate=0.0) for c in row] for row in matrix.cells]
+    none = dataclasses.replace(matrix, cells=tuple(map(tuple, scored)))
+    assert "No game has score 0." in text_of(matrix_parts, none)
 
 
 def test_missing_bounds_are_empty_fields(agents):

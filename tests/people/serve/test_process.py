@@ -110,7 +110,7 @@ def test_byte_order_mark_is_ignored() -> None:
     game = random_game(Rules(), 0, turns=4, seat=0)
     with program(f"import sys; sys.stdout.reconfigure(encoding='utf-8')\n{text}") as running:
         question = make_question(1, player_view(game, 0))
-        assert answer_error(running._query(question), {4}) is None
+        assert answer_error(running._query(question), {4}, player_view(game, 0)) is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,10 @@ def test_byte_order_mark_is_ignored() -> None:
     [
         ("import sys; sys.exit(3)", "got exit status 3"),
         ("import time; time.sleep(60)", "got no answer within 0.5 s"),
-        (ECHO + "    print('hm')", "got 10 invalid answers, the last: expected"),
+        (
+            ECHO + "    print('hm')",
+            "got 10 invalid answers in game 1, turn 5, seat 0, the last: exp",
+        ),
         pytest.param(
             ECHO + "    sys.stdout.write('x' * 2**21)",
             "got an answer of more than 1,048,576 bytes",
