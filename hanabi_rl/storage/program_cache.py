@@ -15,11 +15,13 @@ import hashlib
 import os
 import pickle
 import platform
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import flax
 import jax
 import jaxlib
 import numpy as np
@@ -39,6 +41,7 @@ QUICKLY = {
 }
 """Compiler options for games on a CPU: half the compilation, with equal logits and speed."""
 MAX_BYTES = 2**29  # the files that were not read for longest are deleted above this size
+_LOCK = threading.Lock()
 _programs: weakref.WeakSet[CachedJit] = weakref.WeakSet()
 
 
@@ -140,13 +143,14 @@ def cached_shapes(function: Callable[..., Any], *static: Any) -> Any:
 @contextlib.contextmanager
 def _without_jax_cache() -> Iterator[None]:
     """An executable that JAX has read from its cache loses its functions when it is serialised."""
-    jax.config.update("jax_enable_compilation_cache", False)
-    jax_cache.reset_cache()
-    try:
-        yield
-    finally:
-        jax.config.update("jax_enable_compilation_cache", True)
+    with _LOCK:
+        jax.config.update("jax_enable_compilation_cache", False)
         jax_cache.reset_cache()
+        try:
+            yield
+        finally:
+            jax.config.update("jax_enable_compilation_cache", True)
+            jax_cache.reset_cache()
 
 
 def _read(path: Path) -> Any:
@@ -209,7 +213,8 @@ def _settings() -> str:
         if "cache" not in name  # a copied folder stays valid
     }
     variables = [os.environ.get(name) for name in ("XLA_FLAGS", "NPROC", "PJRT_NPROC")]
-    versions = [jax.__version__, jaxlib.__version__, np.__version__, platform.python_version()]
+    versions = [module.__version__ for module in (flax, jax, jaxlib, np)]
+    versions.append(platform.python_version())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return _hash(settings, variables, versions, cores, cpu_fingerprint())
 
