@@ -140,8 +140,8 @@ def play_games(
         play_turn = None
         while over < total:
             logits = []
-            for call, (step, carry) in enumerate(zip(steps, carries, strict=True)):
-                carries[call], answer = step(policies[call], carry, task.words, seen[call])
+            for call, (call_policy, carry) in enumerate(zip(steps, carries, strict=True)):
+                carries[call], answer = call_policy(policies[call], carry, task.words, seen[call])
                 logits.append(answer)
             play_turn = play_turn or _play_turn.program(task, table, logits, **shape)
             table, seen, moved = play_turn(task, table, logits)

@@ -53,10 +53,11 @@ class _NotCachedError(Exception):
 def _folder() -> Path | None:
     """Folder of the executables; None: JAX alone caches."""
     on_one_cpu = jax.default_backend() == "cpu" and jax.device_count() == 1
-    cached = jax.config.jax_enable_compilation_cache and jax.config.jax_compilation_cache_dir
-    if not (compilation_cache.keeps_programs and cached and on_one_cpu):
+    names = "jax_enable_compilation_cache", "jax_compilation_cache_dir"
+    enabled, folder = (getattr(jax.config, name) for name in names)
+    if not (compilation_cache.keeps_programs and enabled and folder and on_one_cpu):
         return None
-    return Path(cached) / "programs"
+    return Path(folder) / "programs"
 
 
 class CachedJit:
