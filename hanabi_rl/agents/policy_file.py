@@ -23,6 +23,7 @@ from hanabi_rl.nn.config import AnyNetworkConfig, network_class
 from hanabi_rl.storage import trees
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import to_json
+from hanabi_rl.storage.program_cache import cached_shapes
 from hanabi_rl.storage.renamed_fields import RENAMED_AGENTS, RENAMED_VALUES, with_new_names
 from hanabi_rl.storage.tensors import plain, read_metadata, read_tensors, write_tensors
 from hanabi_rl.storage.words import did_you_mean
@@ -274,4 +275,8 @@ def _card_from_format_2(card: Mapping[str, Any]) -> dict[str, Any]:
 @functools.lru_cache(maxsize=64)
 def params_template(rules: Any, network: AnyNetworkConfig) -> trees.PyTree:
     """Shapes and dtypes of the parameters. Cached, as tracing takes half a second."""
-    return jax.eval_shape(lambda: init_params(rules, network, jax.random.key(0)))
+    return cached_shapes(_first_params, rules, network)
+
+
+def _first_params(rules: Any, network: AnyNetworkConfig) -> trees.PyTree:
+    return init_params(rules, network, jax.random.key(0))

@@ -43,6 +43,7 @@ from hanabi_rl.cli.unit_tests import unit_tests
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.flags import check_lists_once, list_flags, normalize_flags
 from hanabi_rl.launch.process_setup import configure_process
+from hanabi_rl.storage import compilation_cache
 from hanabi_rl.storage.validation import validate_arguments
 from hanabi_rl.storage.words import did_you_mean
 
@@ -95,6 +96,7 @@ _GROUPS: tuple[tuple[str, Mapping[str, Any], str], ...] = (
 def main(args: Sequence[str] | None = None) -> None:
     """Run one command of `args` (default: sys.argv); a user error exits with code 2."""
     configure_process()
+    compilation_cache.keeps_programs = args is None
     with user_errors("hanabi-rl", sys.argv[1:] if args is None else args) as words:
         if words[:1] == ["--version"]:
             print(f"hanabi-rl {version('hanabi-rl')}")

@@ -30,6 +30,7 @@ from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.prng import categorical
 from hanabi_rl.storage.jax_settings import with_fixed_settings
+from hanabi_rl.storage.program_cache import CachedJit
 from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
@@ -129,15 +130,21 @@ def play_games(
     over, previous = 0, None
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress, host_errors():
         task = jax.device_put(arrays)
-        table, seen = _begin(task, slots, **shape)
+        table, seen = _begin(task, slots=slots, **shape)
         rows = slots * len(policies) // calls
-        carries = [_init_carry(policy, rows) for policy in policies[:calls]]
+        carries = [_init_carry(policy, slots=rows) for policy in policies[:calls]]
+        steps = [
+            _step.program(policies[call], carry, task.words, seen[call])
+            for call, carry in enumerate(carries)
+        ]
+        play_turn = None
         while over < total:
             logits = []
-            for call, carry in enumerate(carries):
-                carries[call], answer = _step(policies[call], carry, task.words, seen[call])
+            for call, (call_policy, carry) in enumerate(zip(steps, carries, strict=True)):
+                carries[call], answer = call_policy(policies[call], carry, task.words, seen[call])
                 logits.append(answer)
-            table, seen, moved = _play_turn(task, table, logits, **shape)
+            play_turn = play_turn or _play_turn.program(task, table, logits, **shape)
+            table, seen, moved = play_turn(task, table, logits)
             # one turn behind, so that the device need not wait for the host
             if previous is not None:
                 game, turn, action, ended, end = map(np.asarray, previous)
@@ -226,9 +233,9 @@ class _Moved(NamedTuple):
     at_end: Any  # int32[n, 3]: score, points, lives
 
 
-@functools.partial(jax.jit, static_argnames=("slots", "rules", "games_per_series", "calls"))
+@functools.partial(CachedJit, static_argnames=("slots", "rules", "games_per_series", "calls"))
 def _begin(
-    task: _Task, slots: int, *, rules: Rules, games_per_series: int, calls: int
+    task: _Task, *, slots: int, rules: Rules, games_per_series: int, calls: int
 ) -> tuple[_Table, list[_Seen]]:
     """First game of each slot."""
     first = jnp.arange(slots) * games_per_series
@@ -241,12 +248,12 @@ def _begin(
     return table, _see(task, table, rules, games_per_series, calls)
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _init_carry(policy: Policy, slots: int) -> Any:
+@functools.partial(CachedJit, static_argnames="slots")
+def _init_carry(policy: Policy, *, slots: int) -> Any:
     return policy.init_carry(slots)
 
 
-@jax.jit
+@CachedJit
 def _step(policy: Policy, carry: Any, words: jax.Array, seen: _Seen) -> tuple[Any, jax.Array]:
     """One call of a policy: new carry and logits float32[n, A]. Compiled once per structure."""
     # compiled away if the policy reads no key
@@ -256,10 +263,11 @@ def _step(policy: Policy, carry: Any, words: jax.Array, seen: _Seen) -> tuple[An
         keys = jax.vmap(jax.random.fold_in)(keys, part)
     if seen.continues is not None:
         carry = next_game(policy, carry, seen.continues)
-    return policy.step(carry, seen.obs, seen.legal, seen.reset, keys)
+    carry, logits = policy.step(carry, seen.obs, seen.legal, seen.reset, keys)
+    return carry, logits.astype(jnp.float32)  # never weakly typed: one `_play_turn` for all
 
 
-@functools.partial(jax.jit, static_argnames=("rules", "games_per_series", "calls"))
+@functools.partial(CachedJit, static_argnames=("rules", "games_per_series", "calls"))
 def _play_turn(
     task: _Task,
     table: _Table,

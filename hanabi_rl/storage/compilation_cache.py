@@ -16,6 +16,10 @@ MAX_MAPS = 30_000
 MAX_CACHE_BYTES = 2**30  # LRU eviction above this size
 MIN_COMPILE_S = 0.2  # programs that compile faster are not cached
 
+keeps_programs = False
+"""True in a command: `program_cache.py` caches executables. A process that replaces functions of
+the package, such as a test, would be answered with those on disk."""
+
 
 def cache_folder() -> Path:
     """`$HANABI_RL_CACHE`, or the user's cache folder for hanabi-rl."""
@@ -37,7 +41,10 @@ def free_compiled_programs() -> None:
     if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MAX_MAPS:
         import jax
 
+        from hanabi_rl.storage.program_cache import free_programs
+
         jax.clear_caches()
+        free_programs()
 
 
 def enable_compilation_cache() -> None:

@@ -11,14 +11,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import orbax.checkpoint as ocp
 
 from hanabi_rl.storage.tensors import read_tensors, write_tensors
+
+if TYPE_CHECKING:  # agents are read without Orbax
+    import orbax.checkpoint as ocp
 
 PyTree = Any
 Manifest = dict[str, dict[str, Any]]
@@ -37,6 +39,8 @@ class CorruptError(ValueError):
 
 def single_process_orbax() -> ocp.options.MultiprocessingOptions:
     """Orbax options for one process: of several hosts, only the first saves and restores."""
+    import orbax.checkpoint as ocp
+
     me = jax.process_index()
     return ocp.options.MultiprocessingOptions(primary_host=me, active_processes={me})
 
@@ -132,6 +136,8 @@ def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[
     Raises:
         CorruptError: Orbax cannot read a leaf, or its bytes, dtype or shape differ; names the leaf.
     """
+    import orbax.checkpoint as ocp
+
     leaves: dict[str, Any] = {}
     alone = single_process_orbax()
     reader = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
@@ -149,6 +155,8 @@ def read_leaves(folder: Path, manifest: Manifest, paths: Iterable[str]) -> dict[
 
 
 def _read_array(checkpointer: ocp.Checkpointer, folder: Path, path: str) -> np.ndarray:
+    import orbax.checkpoint as ocp
+
     # One leaf per call: if one of several concurrent reads fails, Orbax closes the event loop of
     # the others, which then print errors from their threads.
     one = unflatten({path: ocp.RestoreArgs(restore_type=np.ndarray)})

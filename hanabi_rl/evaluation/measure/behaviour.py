@@ -20,6 +20,7 @@ from hanabi_rl.games.hanabi.actions import Moves, decode
 from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.storage.program_cache import CachedJit
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -77,7 +78,7 @@ def read_turns(games: Games, chunk_size: int = _CHUNK) -> Turns:
     rules, num_games = games.rules, len(games)
     chunks = in_chunks(chunk_size, games.decks, games.actions)
     named, deduced, tokens = join_chunks(
-        [_read_chunk(rules, *chunk) for chunk in chunks], num_games
+        [_read_chunk(*chunk, rules=rules) for chunk in chunks], num_games
     )
     counted = counted_turn_mask(games)
     moves: Moves = decode(rules, games.actions)
@@ -91,8 +92,8 @@ def read_turns(games: Games, chunk_size: int = _CHUNK) -> Turns:
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, ...]:
+@functools.partial(CachedJit, static_argnames="rules")
+def _read_chunk(decks: jax.Array, actions: jax.Array, *, rules: Rules) -> tuple[jax.Array, ...]:
     """Information on the card in each action's slot, named and deduced, float32[n, T] each;
     information tokens int32[n, T]."""
     states = replay(rules, decks, actions).state  # [T, n, ...]

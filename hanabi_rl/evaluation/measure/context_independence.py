@@ -40,6 +40,7 @@ from hanabi_rl.games.hanabi.dynamics import deal, points
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation, from_state
 from hanabi_rl.games.hanabi.state import State
+from hanabi_rl.storage.program_cache import CachedJit
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -141,7 +142,7 @@ def _messages_sent(concepts: Concepts) -> np.ndarray:
     return np.unpackbits(words, axis=2).sum(axis=2, dtype=np.int64).T
 
 
-@jax.jit
+@CachedJit
 def _count_chunk(formulas: Formulas, atoms: jax.Array, messages: jax.Array) -> jax.Array:
     atoms, messages = jnp.transpose(atoms, (1, 2, 0)), jnp.transpose(messages, (1, 2, 0))
 
@@ -156,13 +157,13 @@ def read_concepts(games: Games) -> Concepts:
     """Atoms and messages of recorded games."""
     fields = games.decks, games.actions, counted_turn_mask(games)
     chunks = in_chunks(chunk_size(len(games)), *fields, fill=True)
-    parts = [_read_chunk(games.rules, *chunk) for chunk in chunks]
+    parts = [_read_chunk(*chunk, rules=games.rules) for chunk in chunks]
     return Concepts(*join_chunks(parts, len(games)))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(CachedJit, static_argnames="rules")
 def _read_chunk(
-    rules: Rules, decks: jax.Array, actions: jax.Array, counted: jax.Array
+    decks: jax.Array, actions: jax.Array, counted: jax.Array, *, rules: Rules
 ) -> tuple[jax.Array, jax.Array]:
     """`Concepts` of n games."""
     states = flatten_states(rules, decks, actions)

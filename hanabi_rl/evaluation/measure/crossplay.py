@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from hanabi_rl.data.games import Games
@@ -133,6 +134,8 @@ def evaluate_with_partners(
 
     def play_with(partner: Policy) -> np.ndarray:
         """Scores and points, int32[2, P, N]."""
+        if partner is agent:  # a copy is called for its own seats, as a partner: by one program
+            partner = jax.tree.map(lambda leaf: leaf, partner)
         together = play_games(
             (agent, *(partner,) * (players - 1)),
             rules,

@@ -32,6 +32,7 @@ from hanabi_rl.games.hanabi.dynamics import next_cards
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import from_state
 from hanabi_rl.games.hanabi.state import State
+from hanabi_rl.storage.program_cache import CachedJit
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -86,13 +87,15 @@ def read_known(games: Games) -> CardKnowledge:
     """Knowledge of every card played or discarded in recorded games."""
     size = chunk_size(len(games))
     chunks = in_chunks(size, games.decks, games.actions, fill=True)
-    parts = [_read_chunk(games.rules, *chunk) for chunk in chunks]
+    parts = [_read_chunk(*chunk, rules=games.rules) for chunk in chunks]
     playable, unplayable = join_chunks(parts, len(games))
     return CardKnowledge(np.moveaxis(playable, 1, 0), np.moveaxis(unplayable, 1, 0))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
+@functools.partial(CachedJit, static_argnames="rules")
+def _read_chunk(
+    decks: jax.Array, actions: jax.Array, *, rules: Rules
+) -> tuple[jax.Array, jax.Array]:
     """`CardKnowledge` of n games, games first: bool[n, L, T]."""
     states = flatten_states(rules, decks, actions)
     done = decode(rules, jnp.asarray(actions).T.reshape(-1))

@@ -29,6 +29,7 @@ from hanabi_rl.games.hanabi.actions import decode
 from hanabi_rl.games.hanabi.bits import count
 from hanabi_rl.games.hanabi.replay import replay
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.storage.program_cache import CachedJit
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -60,14 +61,16 @@ def required_efficiency(rules: Rules) -> float:
 def read_clues(games: Games) -> tuple[np.ndarray, np.ndarray]:
     """(cards gotten, clues given or lost), int64[N] each; all seats count, human or not."""
     chunks = in_chunks(chunk_size(len(games)), games.decks, games.actions, fill=True)
-    read = [_read_chunk(games.rules, *chunk) for chunk in chunks]
+    read = [_read_chunk(*chunk, rules=games.rules) for chunk in chunks]
     gotten, lost = join_chunks(read, len(games))
     hints = np.asarray(decode(games.rules, games.actions).is_hint).sum(axis=1)
     return gotten.astype(np.int64), hints + lost
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _read_chunk(rules: Rules, decks: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Array]:
+@functools.partial(CachedJit, static_argnames="rules")
+def _read_chunk(
+    decks: jax.Array, actions: jax.Array, *, rules: Rules
+) -> tuple[jax.Array, jax.Array]:
     """Cards gotten, and clues lost to strikes and completed fireworks, int32[n] each."""
     padded = jnp.pad(actions, ((0, 0), (0, 1)), constant_values=rules.noop)  # for one more state
     states = replay(rules, decks, padded).state  # [T + 1, n, ...]

@@ -1,0 +1,144 @@
+"""Executables are read in place of tracing, and only where they are those of this program."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hanabi_rl.data.games import FinalStates
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.storage import program_cache
+from hanabi_rl.storage.program_cache import CachedJit, cached_shapes
+
+X = np.arange(3, dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of a command's executables."""
+    monkeypatch.setattr(program_cache, "_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def run(factor: int, *args: Any, **static: Any) -> tuple[list[float], bool]:
+    """Result in a new process of the same code, and True if it traced the function."""
+    traced = []
+
+    def scaled(x: Any, *more: Any, rules: Any = None) -> Any:
+        traced.append(True)
+        return jnp.sum(x) * factor + (0 if rules is None else rules.num_players)
+
+    value = CachedJit(scaled, static_argnames="rules")(*args, **static)
+    return float(value), bool(traced)
+
+
+def test_later_process_does_not_trace():
+    assert run(2, X) == (6.0, True)
+    assert run(2, X) == (6.0, False)
+    assert run(2, 2 * X) == (12.0, False)
+    assert run(2, X, rules=Rules(num_players=2)) == (8.0, True)
+    assert run(2, X, rules=Rules(num_players=2)) == (8.0, False)
+    assert run(2, X, rules=Rules(num_players=3)) == (9.0, True)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (X.astype(np.int32),),
+        (X[:2],),
+        (jnp.float32(1),),
+        (1.0,),  # weakly typed
+        (X, X),
+        (X, FinalStates(X, X)),
+        (X, (X, X)),
+    ],
+)
+def test_arguments_of_other_types_are_traced(args):
+    run(1, X)
+    others = [run(1, *args), run(1, *args)]
+    assert [traced for _, traced in others] == [True, False]
+
+
+def test_edited_source_traces_again_and_shares_the_executable(folder, monkeypatch):
+    """Only if its program is the same."""
+    run(2, X)
+    files = set(folder.iterdir())
+    monkeypatch.setattr(program_cache, "_source", lambda: "edited")
+    assert run(2, X) == (6.0, True) and len(set(folder.iterdir()) - files) == 1
+    monkeypatch.setattr(program_cache, "_source", lambda: "edited again")
+    assert run(3, X) == (9.0, True) and len(set(folder.iterdir()) - files) == 3
+
+
+def test_other_settings_compile_again(folder, monkeypatch):
+    run(2, X)
+    monkeypatch.setattr(program_cache, "_settings", lambda: "XLA_FLAGS")
+    assert run(2, X) == (6.0, True) and len(list(folder.iterdir())) == 4
+
+
+def test_settings_include_jax_settings(monkeypatch):
+    before = program_cache._settings.__wrapped__()
+    with jax.default_matmul_precision("bfloat16"):
+        assert program_cache._settings.__wrapped__() != before
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    assert program_cache._settings.__wrapped__() != before
+
+
+def test_classes_outside_package_are_not_cached(folder):
+    """The hash of the source does not cover their code."""
+
+    @functools.partial(jax.tree_util.register_dataclass, data_fields=["x"], meta_fields=[])
+    class Own:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+    assert run(2, X, Own(X)) == run(2, X, Own(X)) == (6.0, True)
+    assert not list(folder.iterdir())
+
+
+def test_damaged_files_are_replaced(folder):
+    run(2, X)
+    for file in folder.iterdir():
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    assert run(2, X) == (6.0, True)
+    assert run(2, X) == (6.0, False)
+
+
+def test_files_not_read_for_longest_are_deleted(folder, monkeypatch):
+    run(2, X)
+    first = set(folder.iterdir())
+    monkeypatch.setattr(program_cache, "MAX_BYTES", sum(f.stat().st_size for f in first) + 100)
+    run(2, X[:2])
+    assert not first & set(folder.iterdir()) and run(2, X[:2]) == (2.0, False)
+
+
+def test_unwritable_folder_compiles(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(program_cache, "_folder", lambda: tmp_path / "file")
+    assert run(2, X) == (6.0, True)
+
+
+def test_freed_programs_are_read_again():
+    double = CachedJit(lambda x: 2 * x)
+    double(X)
+    program_cache.free_programs()
+    assert not double._loaded and (double(X) == 2 * X).all()
+
+
+def _shapes(rules: Rules, size: int) -> Any:
+    TRACED.append(size)
+    return {"x": jnp.zeros((rules.num_players, size), jnp.int32)}
+
+
+TRACED: list[int] = []
+
+
+def test_shapes_are_traced_once():
+    expected = {"x": jax.ShapeDtypeStruct((2, 5), jnp.int32)}
+    assert cached_shapes(_shapes, Rules(num_players=2), 5) == expected
+    assert cached_shapes(_shapes, Rules(num_players=2), 5) == expected and TRACED == [5]
+    cached_shapes(_shapes, Rules(num_players=3), 5)
+    assert TRACED == [5, 5]
