@@ -88,7 +88,7 @@ MAKERS: dict[str, Maker] = {
 """Scheme of agents that play any game -> their source."""
 
 
-OTHER_GAME = "; `hanabi-rl agents` lists agents with their game; bots play with any"
+OTHER_GAME = "; `hanabi-rl agents` lists agents by game; bots play with any number of players"
 """End of errors about agents of different games or numbers of players."""
 
 _SEEDS = re.compile(r"(.*[?&]seed=)(\d+)\.\.(\d+)(|&.*)")

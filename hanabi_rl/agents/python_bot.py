@@ -125,7 +125,7 @@ class Sessions:
         """
         with self._lock, _kept_error():
             carry, seen, own, reset = (np.asarray(x) for x in (carry, seen, own, reset))
-            self._limit = max(self._limit, 4 * len(carry))
+            self._limit = max(self._limit, 2 * self.rules.num_players * len(carry))
             after, actions = np.empty_like(carry), np.full(len(carry), self.rules.noop, np.int32)
             for row, (number, read) in enumerate(carry.tolist()):
                 session = self._session(number, read, bool(reset[row]))

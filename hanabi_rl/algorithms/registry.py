@@ -26,7 +26,7 @@ class _Algorithms(Mapping[str, Algorithm]):
     def __getitem__(self, name: str) -> Algorithm:
         if name not in self.names:
             raise ValueError(
-                f"expected an algorithm, one of {', '.join(self)}, {OWN}; got {name!r}"
+                f"expected an algorithm, one of {', '.join(self)}, {OWN_ALGORITHM}; got {name!r}"
                 f"{did_you_mean(name, self)}"
             )
         found: Algorithm = importlib.import_module(f"{__package__}.{name}").ALGORITHM
@@ -39,7 +39,8 @@ class _Algorithms(Mapping[str, Algorithm]):
         return len(self.names)
 
 
-OWN = f"{PYTHON}:FILE.py:CLASS"
+OWN_ALGORITHM = f"{PYTHON}:FILE.py:CLASS"
+"""Form of the name of a user's algorithm."""
 ALGORITHMS = _Algorithms(
     "bc",
     "hdr_ippo",

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 
 from hanabi_rl.agents.loading import load_policy
-from hanabi_rl.algorithms.registry import ALGORITHMS, OWN, find_algorithm
+from hanabi_rl.algorithms.registry import ALGORITHMS, OWN_ALGORITHM, find_algorithm
 from hanabi_rl.data.files import load_games
 from hanabi_rl.launch.cli_args import GAME_FLAG, parse_args
 from hanabi_rl.launch.errors import user_errors
@@ -54,7 +54,7 @@ def train(algorithm: str, args: Sequence[str], prog: str | None = None) -> int:
 def train_command(args: Sequence[str]) -> int:
     """`hanabi-rl train ALGORITHM ...`; returns the exit code."""
     if not args or args[0] in ("-h", "--help"):
-        print(f"usage: hanabi-rl train {{{','.join(ALGORITHMS)},{OWN}}} [OPTIONS]")
+        print(f"usage: hanabi-rl train {{{','.join(ALGORITHMS)},{OWN_ALGORITHM}}} [OPTIONS]")
         print("\nTrain an algorithm; `hanabi-rl train ALGORITHM --help` lists its options.")
         return 0 if args else 2
     return train(args[0], args[1:], f"hanabi-rl train {args[0]}")

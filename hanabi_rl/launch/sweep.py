@@ -209,8 +209,10 @@ def run_seeds(algorithm: Algorithm, config: RunConfig) -> None:
 
 
 def seed_configs(algorithm: Algorithm, config: RunConfig) -> list[RunConfig]:
-    """Configs of the runs of `seeds`, in `run_dir`/s<seed>. Raises ValueError for a seed given
-    twice, and as `with_game`."""
+    """Configs of the runs of `seeds`, in `run_dir`/s<seed>. Raises ValueError for no seed, for one
+    given twice, and as `with_game`."""
+    if not config.seeds:
+        raise ValueError("seeds: expected at least one, got none")
     check_seeds(config.seeds)
     config = with_game(config, algorithm.infer_rules(config), "its data, clone or partners")
     configs = []

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import chex
+import distrax
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -63,8 +64,6 @@ def clipped_value_error(
 def kl_to_reference(reference_logits: jax.Array, logits: jax.Array) -> jax.Array:
     """KL(reference || policy) (AH2AC2 eq. 1) of logits [..., A]; illegal actions at -1e10 in both
     contribute exactly 0."""
-    import distrax  # takes half a second
-
     return distrax.Categorical(logits=reference_logits).kl_divergence(
         distrax.Categorical(logits=logits)
     )
@@ -90,8 +89,6 @@ def ppo_loss(
     entropy_coef = value_at(config.course("entropy_coef"), batch.progress)
     chex.assert_equal_shape([value, batch.action, batch.advantage, weight, batch.value_weight])
     chex.assert_equal_shape_prefix([logits, value], value.ndim)
-    import distrax
-
     policy = distrax.Categorical(logits=logits)
     # mask ratios of zero weight: a partner's action may have probability 0, and infinity * 0 is NaN
     log_ratio = jnp.where(weight > 0, policy.log_prob(batch.action) - batch.log_prob, 0.0)

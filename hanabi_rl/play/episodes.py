@@ -154,6 +154,8 @@ def play_games(
                 over += int(ended.sum())
                 progress.update(over)
             previous = moved
+        # a bot on the host in a turn after the last would abort the interpreter's exit
+        jax.block_until_ready((table, carries))
     _check_numbers(actions, seating)
     scores, points, lives = np.ascontiguousarray(at_end.T)
     return Games(

@@ -136,9 +136,9 @@ def group_score(group: SeedGroup, names: Sequence[str]) -> GroupScore | None:
 
 
 def check_metrics(groups: Sequence[SeedGroup], metrics: Sequence[str]) -> None:
-    """Raise ValueError for a metric that no run has logged."""
+    """Raise ValueError for a metric that no run has logged as a number."""
     lines = (line for group in groups for run in group.runs for line in run.metrics)
-    logged = {name for line in lines for name in line}
+    logged = {name for line in lines for name in line if isinstance(line[name], int | float)}
     for name in metrics:
         if name not in logged:
             raise ValueError(

@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
@@ -19,6 +20,9 @@ MIN_COMPILE_S = 0.2  # programs that compile faster are not cached
 keeps_programs = False
 """True in a command: `program_cache.py` caches executables. A process that replaces functions of
 the package, such as a test, would be answered with those on disk."""
+
+also_freed: list[Callable[[], None]] = []
+"""Functions that free further programs of this process."""
 
 
 def cache_folder() -> Path:
@@ -41,10 +45,9 @@ def free_compiled_programs() -> None:
     if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MAX_MAPS:
         import jax
 
-        from hanabi_rl.storage.program_cache import free_programs
-
         jax.clear_caches()
-        free_programs()
+        for free in also_freed:
+            free()
 
 
 def enable_compilation_cache() -> None:

@@ -3,7 +3,9 @@
 JAX's own cache needs the lowered program as its key, and lowering takes most of the time of a
 command with compiled programs. Keys here are the text of the package, the versions of the
 libraries, all JAX settings, the processor, and the types of the arguments. A program whose
-arguments contain a class outside the package is compiled by JAX as usual.
+arguments contain a class outside the package is compiled by JAX as usual; so are all programs of a
+process that imports modules of the user, which may replace functions of the package, and of one
+that starts within a minute of an edit of the package, which may have read the text before it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import os
 import pickle
 import platform
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,6 +43,8 @@ QUICKLY = {
     "xla_cpu_use_fusion_emitters": False,
 }
 """Compiler options for games on a CPU: half the compilation, with equal logits and speed."""
+_STARTED = time.time()
+_SETTLED_S = 60.0  # age of the last edit of the package at the start of a process
 MAX_BYTES = 2**29  # the files that were not read for longest are deleted above this size
 _LOCK = threading.Lock()
 _programs: weakref.WeakSet[CachedJit] = weakref.WeakSet()
@@ -49,21 +54,30 @@ class _NotCachedError(Exception):
     """Arguments that a key does not describe."""
 
 
-@functools.cache
 def _folder() -> Path | None:
     """Folder of the executables; None: JAX alone caches."""
+    return _cpu_folder() if compilation_cache.keeps_programs else None
+
+
+@functools.cache
+def _cpu_folder() -> Path | None:
     on_one_cpu = jax.default_backend() == "cpu" and jax.device_count() == 1
     names = "jax_enable_compilation_cache", "jax_compilation_cache_dir"
     enabled, folder = (getattr(jax.config, name) for name in names)
-    if not (compilation_cache.keeps_programs and enabled and folder and on_one_cpu):
-        return None
-    return Path(folder) / "programs"
+    return Path(folder) / "programs" if enabled and folder and on_one_cpu else None
+
+
+def _is_settled() -> bool:
+    """False if the text of the package may differ from what this process runs."""
+    edited = max(file.stat().st_mtime for file in _source_files())
+    return edited < _STARTED - _SETTLED_S
 
 
 class CachedJit:
     """`jax.jit` whose executables are cached; static arguments are given by keyword.
 
-    Programs must not call the host (`jax.pure_callback`).
+    Programs must not call the host (`jax.pure_callback`), and the function must not close over
+    variables.
     """
 
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
@@ -92,6 +106,8 @@ class CachedJit:
         place = structure, types, tuple(sorted(static.items()))
         if place not in self._loaded:
             try:
+                if not _is_settled():
+                    raise _NotCachedError
                 words = [_describe_tree(structure), types, _describe(static), _settings()]
                 self._loaded[place] = self._load(folder, words, args, static)
             except _NotCachedError:
@@ -107,7 +123,7 @@ class CachedJit:
         of its results. The file of that hash has the executable, which other source may share.
         """
         lowered = None
-        index = folder / _hash(_source(), self._name, words)
+        index = folder / _hash(source_hash(), self._name, words)
         if (known := _read(index)) is None:
             lowered = self._jitted.lower(*args, **static)
             known = _hash(lowered.as_text(), words), lowered.out_tree
@@ -115,7 +131,8 @@ class CachedJit:
         program, results = known
         if (executable := _read(folder / program)) is not None:
             structure = jax.tree.structure((args, {}))
-            return serialize_executable.deserialize_and_load(executable, structure, results)
+            with contextlib.suppress(Exception):  # of another build of jaxlib: compiled again
+                return serialize_executable.deserialize_and_load(executable, structure, results)
         lowered = lowered or self._jitted.lower(*args, **static)
         with _without_jax_cache():
             compiled = lowered.compile()
@@ -129,13 +146,13 @@ def cached_shapes(function: Callable[..., Any], *static: Any) -> Any:
     def trace() -> Any:
         return jax.eval_shape(functools.partial(function, *static))
 
-    if (folder := _folder()) is None:
+    if (folder := _folder()) is None or not _is_settled():
         return trace()
     try:
         words = [f"{function.__module__}.{function.__qualname__}", _describe(static)]
     except _NotCachedError:
         return trace()
-    file = folder / _hash(_source(), _settings(), *words)
+    file = folder / _hash(source_hash(), _settings(), *words)
     if (shapes := _read(file)) is None:
         _write(file, shapes := trace())
     return shapes
@@ -164,7 +181,10 @@ def _read(path: Path) -> Any:
         return None
     with contextlib.suppress(OSError):
         os.utime(path)
-    return pickle.loads(data[_DIGEST:])
+    try:
+        return pickle.loads(data[_DIGEST:])
+    except Exception:  # written by other versions of the libraries
+        return None
 
 
 def _write(path: Path, value: Any) -> None:
@@ -181,6 +201,9 @@ def free_programs() -> None:
         program._loaded.clear()
 
 
+compilation_cache.also_freed.append(free_programs)
+
+
 def _evict(folder: Path) -> None:
     files = [(file, file.stat()) for file in folder.iterdir()]
     size = sum(stat.st_size for _, stat in files)
@@ -195,13 +218,17 @@ def _hash(*words: Any) -> str:
 
 
 @functools.cache
-def _source() -> str:
+def _source_files() -> list[Path]:
+    return sorted(file for file in _PACKAGE.rglob("*") if file.suffix in (".py", ".json"))
+
+
+@functools.cache
+def source_hash() -> str:
     """Hash of the package's code."""
     total = hashlib.sha256()
-    for file in sorted(_PACKAGE.rglob("*")):
-        if file.suffix in (".py", ".json"):
-            total.update(f"{file.relative_to(_PACKAGE)} {file.stat().st_size}\n".encode())
-            total.update(file.read_bytes())
+    for file in _source_files():
+        total.update(f"{file.relative_to(_PACKAGE)} {file.stat().st_size}\n".encode())
+        total.update(file.read_bytes())
     return total.hexdigest()
 
 

@@ -9,6 +9,8 @@ import sys
 import types
 from pathlib import Path
 
+from hanabi_rl.storage import compilation_cache
+
 VARIABLE = "HANABI_RL_IMPORT"
 """Environment variable with files and modules that define games or networks: `net.py:package.game`.
 They are imported when the first name of a game or network is read."""
@@ -27,6 +29,7 @@ def import_user_modules() -> None:
 
 def user_module(place: str) -> types.ModuleType | None:
     """Module of a .py file or by name; None if it does not exist."""
+    compilation_cache.keeps_programs = False  # it may replace functions of the package
     return _file_module(place) if place.endswith(".py") else _module(place)
 
 

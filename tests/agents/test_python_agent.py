@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,13 @@ from support.observations import observations
 
 from hanabi_rl.agents.loading import load_agents, load_policy, strip_options
 from hanabi_rl.agents.process import make_question
-from hanabi_rl.agents.python_bot import HostError, HostPolicy, host_errors, read_size
+from hanabi_rl.agents.python_bot import (
+    HostError,
+    HostPolicy,
+    Sessions,
+    host_errors,
+    read_size,
+)
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
@@ -236,13 +243,45 @@ def test_sessions_are_forgotten_but_not_those_in_use(folder: Path) -> None:
     carry = np.zeros((300, 2), np.int32)
     for _ in range(10):
         carry, _ = policy.sessions.step(carry, seen, own, np.ones(300, bool))
-    assert len(policy.sessions._sessions) <= 1200
+    assert len(policy.sessions._sessions) <= 1800
     held, _ = policy.sessions.step(held, seen, own, np.zeros(300, bool))
     assert (held[:, 1] == 2).all()
-    for _ in range(5):
+    for _ in range(7):
         policy.sessions.step(np.zeros((300, 2), np.int32), seen, own, np.zeros(300, bool))
-    with pytest.raises(HostError, match="expected at most 1,200 games at once"):
+    with pytest.raises(HostError, match="expected at most 1,800 games at once"):
         policy.sessions.step(held, seen, own, np.zeros(300, bool))
+
+
+def test_sessions_of_a_call_per_seat_and_a_copy_are_kept(folder: Path) -> None:
+    """The gauntlet's self-play: a call for the agent's seat, one for those of its copy."""
+    rules = Rules(num_players=5, num_colors=2, num_ranks=3, hand_size=2)
+    policy = load_policy("python:mine.py:Counting", rules)
+    assert isinstance(policy, HostPolicy) and policy.sessions is not None
+    seen, own = np.zeros((400, (read_size(rules) + 7) // 8), np.uint8), np.zeros(400, bool)
+    carries = [np.zeros((400, 2), np.int32)] * 5
+    for new in (True, False, True, False):
+        for call, carry in enumerate(carries):
+            carries[call], _ = policy.sessions.step(carry, seen, own, np.full(400, new))
+
+
+def test_no_call_of_a_bot_is_left_when_games_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would run while the interpreter exits, and abort it."""
+    step, calls = Sessions.step, []
+
+    def slow(self: Sessions, *args: Any) -> Any:
+        calls.append("begins")
+        time.sleep(0.02)
+        found = step(self, *args)
+        calls.append("ends")
+        return found
+
+    monkeypatch.setattr(Sessions, "step", slow)
+    play_games((load_policy("python:mine.py:Counting", RULES),) * 3, RULES, decks_of(RULES, 2))
+    at_end = [*calls]
+    time.sleep(0.3)
+    assert calls == at_end and calls[-1] == "ends"
 
 
 def test_plain_policy_plays_as_the_bot_of_the_same_code(folder: Path) -> None:

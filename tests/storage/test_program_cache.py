@@ -1,6 +1,8 @@
 """Executables are read in place of tracing, and only where they are those of this program."""
 
 import functools
+import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.data.games import FinalStates
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.storage import program_cache
+from hanabi_rl.play.decks import evaluation_decks
+from hanabi_rl.play.episodes import play_games
+from hanabi_rl.storage import compilation_cache, program_cache
 from hanabi_rl.storage.program_cache import CachedJit, cached_shapes
+from hanabi_rl.storage.user_modules import user_module
 
 X = np.arange(3, dtype=np.float32)
 
@@ -21,6 +27,7 @@ X = np.arange(3, dtype=np.float32)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folder of a command's executables."""
     monkeypatch.setattr(program_cache, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(program_cache, "_is_settled", lambda: True)
     return tmp_path
 
 
@@ -67,9 +74,9 @@ def test_edited_source_traces_again_and_shares_the_executable(folder, monkeypatc
     """Only if its program is the same."""
     run(2, X)
     files = set(folder.iterdir())
-    monkeypatch.setattr(program_cache, "_source", lambda: "edited")
+    monkeypatch.setattr(program_cache, "source_hash", lambda: "edited")
     assert run(2, X) == (6.0, True) and len(set(folder.iterdir()) - files) == 1
-    monkeypatch.setattr(program_cache, "_source", lambda: "edited again")
+    monkeypatch.setattr(program_cache, "source_hash", lambda: "edited again")
     assert run(3, X) == (9.0, True) and len(set(folder.iterdir()) - files) == 3
 
 
@@ -128,6 +135,59 @@ def test_freed_programs_are_read_again():
     assert not double._loaded and (double(X) == 2 * X).all()
 
 
+def test_edits_that_this_process_may_not_have_read(folder, monkeypatch, tmp_path_factory):
+    """A file saved after the start, or within a minute before it, in a later process's source."""
+    monkeypatch.undo()
+    monkeypatch.setattr(program_cache, "_folder", lambda: folder)
+    file = tmp_path_factory.mktemp("package") / "module.py"
+    file.write_text("x = 1")
+    monkeypatch.setattr(program_cache, "_source_files", lambda: [file])
+    monkeypatch.setattr(program_cache, "source_hash", lambda: "text")
+    for age_s, caches in ((-5.0, False), (30.0, False), (90.0, True)):
+        edited = program_cache._STARTED - age_s
+        os.utime(file, (edited, edited))
+        run(2, X)
+        assert bool(list(folder.iterdir())) == caches
+        shapes = cached_shapes(_shapes, Rules(num_players=2), 7)
+        assert shapes["x"].shape == (2, 7)
+
+
+def test_modules_of_the_user_end_caching(monkeypatch, tmp_path):
+    """They may replace functions of the package."""
+    monkeypatch.undo()
+    monkeypatch.setattr(compilation_cache, "keeps_programs", True)
+    monkeypatch.setattr(program_cache, "_cpu_folder", lambda: tmp_path)
+    assert program_cache._folder() == tmp_path
+    (tmp_path / "own.py").write_text("")
+    user_module(str(tmp_path / "own.py"))
+    assert program_cache._folder() is None
+
+
+def test_unreadable_pickles_are_replaced(folder):
+    """As another version of a library leaves them."""
+    run(2, X)
+    for file in folder.iterdir():
+        broken = b"\x80\x05cno_such_module\nname\n."
+        file.write_bytes(hashlib.sha256(broken).digest() + broken)
+    assert run(2, X) == (6.0, True)
+
+
+def test_games_by_executables_on_disk(folder):
+    """Equal games, and no program is compiled again."""
+    rules = Rules(num_players=2, num_colors=2, num_ranks=2, hand_size=2)
+    decks = evaluation_decks(rules, 4, seed=0)
+
+    def actions() -> Any:
+        bot = load_policy("bot:iggi", rules)
+        games = play_games((bot, load_policy("bot:legal-random", rules)), rules, decks)
+        return [games.moves(game).tolist() for game in range(4)]
+
+    first = actions()
+    files = set(folder.iterdir())
+    program_cache.free_programs()
+    assert len(files) >= 6 and actions() == first and set(folder.iterdir()) == files
+
+
 def _shapes(rules: Rules, size: int) -> Any:
     TRACED.append(size)
     return {"x": jnp.zeros((rules.num_players, size), jnp.int32)}
@@ -138,6 +198,7 @@ TRACED: list[int] = []
 
 def test_shapes_are_traced_once():
     expected = {"x": jax.ShapeDtypeStruct((2, 5), jnp.int32)}
+    TRACED.clear()
     assert cached_shapes(_shapes, Rules(num_players=2), 5) == expected
     assert cached_shapes(_shapes, Rules(num_players=2), 5) == expected and TRACED == [5]
     cached_shapes(_shapes, Rules(num_players=3), 5)

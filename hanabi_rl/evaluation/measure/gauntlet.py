@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,7 @@ from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
 from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import canonical_json, read_json, write_bytes
+from hanabi_rl.storage.program_cache import source_hash
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -295,8 +297,15 @@ def default_series(rules: Rules | Game) -> int:
     return 5 if isinstance(rules, Rules) else 1
 
 
+_KEPT_S = 24 * 3600.0
+
+
 class UnfinishedScores:
-    """Scores of a command that is not finished: one file in `folder` per agent and partner."""
+    """Scores of a command that is not finished: one file in `folder` per agent and partner.
+
+    Those of other code of the package, or older than a day, are played again; a change of what an
+    agent's own file imports is not noticed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._used = folder, list[Path]()
@@ -305,13 +314,17 @@ class UnfinishedScores:
         """File of the scores of an agent with a partner, which need not exist."""
         identities = agent.identity(), partner.identity()
         key = CellKey(agent.rules, *identities, num_series * series, seed, sampled=False).as_dict()
-        key |= {"agent": identities[0], "series": series}
+        key |= {"agent": identities[0], "series": series, "code": source_hash()}
         return self._folder / f"{hashlib.sha256(canonical_json(key)).hexdigest()[:32]}.npy"
 
     def load(self, path: Path) -> np.ndarray | None:
-        """Load scores; None if they are missing."""
+        """Load scores; None if they are missing, old or damaged."""
         self._used.append(path)
-        return np.load(path) if path.exists() else None
+        with contextlib.suppress(OSError, ValueError, EOFError):
+            if path.stat().st_mtime > time.time() - _KEPT_S:
+                scores: np.ndarray = np.load(path)
+                return scores
+        return None
 
     def save(self, path: Path, scores: np.ndarray) -> None:
         """Write scores atomically, if the folder can be written to."""

@@ -22,7 +22,6 @@ from hanabi_rl.evaluation.measure.record_prediction import (
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.replay import Trajectory, replay
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games, step_seats
@@ -331,6 +330,7 @@ def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax
 def _kl_sums(
     reference: jax.Array, policy: jax.Array, valid: jax.Array, temperatures: jax.Array
 ) -> jax.Array:
+    from hanabi_rl.learning.losses import kl_to_reference  # imports distrax, half a second
 
     def at(temperature: jax.Array) -> jax.Array:
         return jnp.where(valid, kl_to_reference(reference, policy / temperature), 0).sum(axis=1)

@@ -14,7 +14,6 @@ from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.intervals import group_sums
 from hanabi_rl.evaluation.measure.ratio import Ratio, ratios_dict
 from hanabi_rl.games.game import step_words
-from hanabi_rl.learning.losses import kl_to_reference
 from hanabi_rl.play.game_episodes import play_episodes, records_of
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
@@ -157,6 +156,8 @@ def kl_along_play(
     """KL(reference || policy) in nats float64[N] and decisions int64[N] along sampled self-play
     games of `policy`."""
     rules = policy.rules
+    from hanabi_rl.learning.losses import kl_to_reference  # imports distrax, half a second
+
     team = (policy,) * rules.num_players
     played = play_episodes(team, num_games, seed, sample=True, purpose="kl")
     records = records_of(rules, played)

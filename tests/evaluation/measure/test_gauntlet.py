@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +318,12 @@ def test_unfinished_scores_belong_to_one_command(tmp_path: Path) -> None:
     found = unfinished.load(first)
     assert found is not None and found.dtype == scores.dtype
     np.testing.assert_array_equal(found, scores)
+    yesterday = time.time() - 25 * 3600
+    os.utime(first, (yesterday, yesterday))
+    assert unfinished.load(first) is None
+    for damaged in (b"", b"\x93NUMPY"):
+        first.write_bytes(damaged)
+        assert unfinished.load(first) is None
     (tmp_path / "file").touch()
     nowhere = UnfinishedScores(tmp_path / "file")
     path = nowhere.path(one, two, 4, 5, 0)
