@@ -431,9 +431,17 @@ def _in_folder(place: str) -> Policy:
             "a policy.safetensors), a run's folder (with a policy/), a checkpoints/<step>, "
             "ah2ac2:FILE, obl:FILE, hf:OWNER/NAME[/FILE][@REVISION], python:FILE.py:CLASS or "
             f"process:COMMAND; got {place}{'' if folder.exists() else ', which does not exist'}"
-            f"{did_you_mean(place, _known_names())}"
+            f"{_suggestion(place)}"
         )
     return policy
+
+
+def _suggestion(place: str) -> str:
+    """`; did you mean python:FILE.py:CLASS?` or a known name; "" without a similar one."""
+    file, colon, _ = place.partition(".py:")
+    if colon and Path(f"{file}.py").is_file():
+        return f"; did you mean {PYTHON}:{place}?"
+    return did_you_mean(place, _known_names())
 
 
 def _known_names() -> list[str]:

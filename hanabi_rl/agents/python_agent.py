@@ -202,6 +202,14 @@ def check_steps(policy: Any, label: str) -> Policy:
         jax.ShapeDtypeStruct((batch,), jnp.bool_),
         jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch)),
     )
+    step = policy.policy.step if isinstance(policy, PlainPolicy) else policy.step
+    try:
+        inspect.signature(step).bind(None, *rows)
+    except TypeError as error:
+        raise ValueError(
+            f"{label}: step: expected step(carry, obs, legal, reset, key), got "
+            f"step{inspect.signature(step)}"
+        ) from error
     with user_code(label):
         carry = jax.eval_shape(lambda: policy.init_carry(batch))
         answer = jax.eval_shape(policy.step, carry, *rows)

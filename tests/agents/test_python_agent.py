@@ -139,6 +139,17 @@ class OneLeaf(Plain):
         return carry, super().step(jnp.zeros(len(reset), jnp.int32), obs, legal, reset)[1]
 
 
+class NoKey:
+    def __init__(self, rules):
+        self.rules = rules
+
+    def init_carry(self, batch):
+        return ()
+
+    def step(self, carry, obs, legal, reset):
+        return carry, jnp.zeros(legal.shape)
+
+
 class OnlyLogits(Plain):
     def step(self, carry, obs, legal, reset, key=None):
         return super().step(carry, obs, legal, reset)[1]
@@ -284,6 +295,11 @@ def test_no_call_of_a_bot_is_left_when_games_end(
     assert calls == at_end and calls[-1] == "ends"
 
 
+def test_a_file_without_its_scheme_is_suggested(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"did you mean python:mine\.py:Counting\?"):
+        load_policy("mine.py:Counting", RULES)
+
+
 def test_plain_policy_plays_as_the_bot_of_the_same_code(folder: Path) -> None:
     decks = decks_of(RULES, 8)
     plain, bot = (load_policy(f"python:mine.py:{n}?scale=2", RULES) for n in ("Plain", "Jax"))
@@ -316,6 +332,10 @@ def test_plain_policy_plays_as_the_bot_of_the_same_code(folder: Path) -> None:
         ("mine.py:WrongCarry", r"carry of init_carry, int32\[2\] for 2 seats, got float32\[2\]"),
         ("mine.py:OneLeaf", r"init_carry: expected leaves \[2, ...\] for 2 seats, got int32\[\]"),
         ("mine.py:OnlyLogits", r"step: expected \(carry, logits\), got float32\[2, 15\]"),
+        (
+            "mine.py:NoKey",
+            r"expected step\(carry, obs, legal, reset, key\), got step\(carry, obs, legal, reset\)",
+        ),
         ("mine.py:Traced", r"TracerBoolConversionError: .*# the line shown\)"),
         ("broken.py:X", r"SyntaxError: .*broken.py, line 1"),
     ],
