@@ -77,9 +77,9 @@ def test_matrix_cell_lowers(program: str, monkeypatch: pytest.MonkeyPatch) -> No
         calls.append((args, options))
         raise AskedError
 
-    monkeypatch.setattr(episodes, program, record)
+    monkeypatch.setattr(compiled, "program", record)
     pair = policy(jax.random.key(0)), policy(jax.random.key(1))
     with pytest.raises(AskedError):
         play_games(pair, RULES, evaluation_decks(RULES, 8, 0))
     args, options = calls[0]
-    assert_lowers(compiled.trace(*args, **options))
+    assert_lowers(compiled.jitted.trace(*args, **options))

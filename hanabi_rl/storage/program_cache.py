@@ -88,7 +88,8 @@ class CachedJit:
         _programs.add(self)
 
     @functools.cached_property
-    def _jitted(self) -> Any:
+    def jitted(self) -> Any:
+        """The function under `jax.jit`, without the cache."""
         chosen = "xla_backend_optimization_level" in os.environ.get("XLA_FLAGS", "")
         quick = jax.default_backend() == "cpu" and not chosen
         return jax.jit(self._function, compiler_options=QUICKLY if quick else None, **self._options)
@@ -100,7 +101,7 @@ class CachedJit:
     def program(self, *args: Any, **static: Any) -> Callable[..., Any]:
         """The program for arguments of these types, to call with `args` alone."""
         if (folder := _folder()) is None:
-            return functools.partial(self._jitted, **static)
+            return functools.partial(self.jitted, **static)
         leaves, structure = jax.tree.flatten(args)
         types = tuple(map(_type_of, leaves))
         place = structure, types, tuple(sorted(static.items()))
@@ -111,7 +112,7 @@ class CachedJit:
                 words = [_describe_tree(structure), types, _describe(static), _settings()]
                 self._loaded[place] = self._load(folder, words, args, static)
             except _NotCachedError:
-                self._loaded[place] = functools.partial(self._jitted, **static)
+                self._loaded[place] = functools.partial(self.jitted, **static)
         return self._loaded[place]
 
     def _load(
@@ -125,7 +126,7 @@ class CachedJit:
         lowered = None
         index = folder / _hash(source_hash(), self._name, words)
         if (known := _read(index)) is None:
-            lowered = self._jitted.lower(*args, **static)
+            lowered = self.jitted.lower(*args, **static)
             known = _hash(lowered.as_text(), words), lowered.out_tree
             _write(index, known)
         program, results = known
@@ -133,7 +134,7 @@ class CachedJit:
             structure = jax.tree.structure((args, {}))
             with contextlib.suppress(Exception):  # of another build of jaxlib: compiled again
                 return serialize_executable.deserialize_and_load(executable, structure, results)
-        lowered = lowered or self._jitted.lower(*args, **static)
+        lowered = lowered or self.jitted.lower(*args, **static)
         with _without_jax_cache():
             compiled = lowered.compile()
         _write(folder / program, serialize_executable.serialize(compiled)[0])

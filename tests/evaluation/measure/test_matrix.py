@@ -227,12 +227,12 @@ def test_cell_stores_games(players, tmp_path):
 
 
 def test_structures_compile_once(matrix):
-    compiled = _step._cache_size()
+    compiled = _step.jitted._cache_size()
     others = make_agents(
         [network_policy(LENIENT, seed) for seed in (5, 6)], ["d", "e"], ["bc", "bc"]
     )
     play_matrix(others, SETTING)
-    assert _step._cache_size() == compiled
+    assert _step.jitted._cache_size() == compiled
 
 
 def test_agents_compile_once_whatever_their_partners():
@@ -240,9 +240,9 @@ def test_agents_compile_once_whatever_their_partners():
     kinds = [flax.struct.dataclass(type(f"Clock{k}", (ClockPolicy,), {})) for k in range(10)]
     policies = [kind(period=np.int32(k % 3 + 1), rules=LENIENT) for k, kind in enumerate(kinds)]
     agents = tuple(MatrixAgent(f"{k}", "bot", bot, f"{k}") for k, bot in enumerate(policies))
-    compiled = _step._cache_size(), _play_turn._cache_size()
+    compiled = _step.jitted._cache_size(), _play_turn.jitted._cache_size()
     play_matrix(agents, SETTING)
-    after = _step._cache_size(), _play_turn._cache_size()
+    after = _step.jitted._cache_size(), _play_turn.jitted._cache_size()
     assert after[0] - compiled[0] == 10 and after[1] - compiled[1] <= 2
 
 
@@ -414,9 +414,9 @@ def test_compiled_programs_are_cleared_in_time(agents, matrix, monkeypatch):
         gc.collect()
         return len(compilation_cache.MAPS.read_bytes().splitlines())
 
-    before, compiled = mappings(), _step._cache_size()
+    before, compiled = mappings(), _step.jitted._cache_size()
     assert compiled > 0
     monkeypatch.setattr(compilation_cache, "MAX_MAPS", before - 1)
     compilation_cache.free_compiled_programs()
-    assert mappings() < before and _step._cache_size() == 0
+    assert mappings() < before and _step.jitted._cache_size() == 0
     assert play_matrix(agents, SETTING).cells == matrix.cells
