@@ -90,9 +90,12 @@ class CachedJit:
     @functools.cached_property
     def jitted(self) -> Any:
         """The function under `jax.jit`, without the cache."""
+        return self._jit(self._function)
+
+    def _jit(self, function: Callable[..., Any]) -> Any:
         chosen = "xla_backend_optimization_level" in os.environ.get("XLA_FLAGS", "")
         quick = jax.default_backend() == "cpu" and not chosen
-        return jax.jit(self._function, compiler_options=QUICKLY if quick else None, **self._options)
+        return jax.jit(function, compiler_options=QUICKLY if quick else None, **self._options)
 
     def __call__(self, *args: Any, **static: Any) -> Any:
         """Call the function, compiled."""
@@ -123,10 +126,19 @@ class CachedJit:
         One file, named after the source code, has the hash of the lowered program and the structure
         of its results. The file of that hash has the executable, which other source may share.
         """
+
+        @functools.wraps(self._function)
+        def function(*args: Any, **static: Any) -> Any:
+            return self._function(*args, **static)
+
+        def lower() -> Any:
+            # anew: the program of an earlier call may come from JAX's cache (`_without_jax_cache`)
+            return self._jit(function).lower(*args, **static)
+
         lowered = None
         index = folder / _hash(source_hash(), self._name, words)
         if (known := _read(index)) is None:
-            lowered = self.jitted.lower(*args, **static)
+            lowered = lower()
             known = _hash(lowered.as_text(), words), lowered.out_tree
             _write(index, known)
         program, results = known
@@ -134,7 +146,7 @@ class CachedJit:
             structure = jax.tree.structure((args, {}))
             with contextlib.suppress(Exception):  # of another build of jaxlib: compiled again
                 return serialize_executable.deserialize_and_load(executable, structure, results)
-        lowered = lowered or self.jitted.lower(*args, **static)
+        lowered = lowered or lower()
         with _without_jax_cache():
             compiled = lowered.compile()
         _write(folder / program, serialize_executable.serialize(compiled)[0])

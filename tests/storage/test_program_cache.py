@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache as jax_cache
 
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.data.games import FinalStates
@@ -170,6 +171,33 @@ def test_unreadable_pickles_are_replaced(folder):
         broken = b"\x80\x05cno_such_module\nname\n."
         file.write_bytes(hashlib.sha256(broken).digest() + broken)
     assert run(2, X) == (6.0, True)
+
+
+def test_executables_that_jax_read_from_its_cache_are_not_kept(folder, tmp_path, monkeypatch):
+    """Serialised again, they lose their functions."""
+    x, names = jnp.arange(7.0), ("jax_compilation_cache_dir", "jax_enable_compilation_cache")
+    before = {name: getattr(jax.config, name) for name in names}
+    keeps = "jax_persistent_cache_min_compile_time_secs"
+    before[keeps] = getattr(jax.config, keeps)
+
+    def padded(x: Any) -> Any:
+        return jnp.pad(jnp.sort(x)[::-1] * jnp.cumsum(x), (3, 5)) % 7
+
+    try:
+        for name, value in zip((*names, keeps), (str(tmp_path / "jax"), True, 0.0), strict=True):
+            jax.config.update(name, value)
+        jax_cache.reset_cache()
+        jax.jit(padded)(x).block_until_ready()
+        jax.clear_caches()
+        program = CachedJit(padded)
+        program.jitted(x).block_until_ready()  # read from JAX's cache
+        program(x)
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+        jax_cache.reset_cache()
+    program_cache.free_programs()
+    np.testing.assert_array_equal(program(x), padded(x))
 
 
 def test_games_by_executables_on_disk(folder):
