@@ -21,8 +21,8 @@ NUM_UPDATES = 16
 SMALL: Any = {"embedding": (32,), "decoder": (32,), "critic": (32,), "dropout": 0.5}
 NETWORKS: list[Any] = [
     NetworkConfig(lstm=(32,), **SMALL),
-    GRUConfig(gru=(32,), **SMALL),
-    # nn/test_network_kinds.py: it learns to recall
+    # nn/test_network_kinds.py: they learn to recall
+    pytest.param(GRUConfig(gru=(32,), **SMALL), marks=pytest.mark.slow),
     pytest.param(TransformerConfig(transformer=(32,), window=16, **SMALL), marks=pytest.mark.slow),
 ]
 

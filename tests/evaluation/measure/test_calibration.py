@@ -12,7 +12,7 @@ from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games
 
 
-@pytest.mark.parametrize("sharpness", [2.0, 1.25])
+@pytest.mark.parametrize("sharpness", [pytest.param(2.0, marks=pytest.mark.slow), 1.25])
 def test_calibration_undoes_sharpening(sharpness: float) -> None:
     policy = network_policy(TINY, 3)
     found = calibrate_temperature(policy, policy.at_temperature(1 / sharpness), num_games=16)
