@@ -132,11 +132,11 @@ class CachedJit:
             return self._function(*args, **static)
 
         def lower() -> Any:
-            # anew: the program of an earlier call may come from JAX's cache (`_without_jax_cache`)
+            # again: the program of an earlier call may come from JAX's cache (`_without_jax_cache`)
             return self._jit(function).lower(*args, **static)
 
         lowered = None
-        index = folder / _hash(source_hash(), self._name, words)
+        index = folder / _hash(package_hash(), self._name, words)
         if (known := _read(index)) is None:
             lowered = lower()
             known = _hash(lowered.as_text(), words), lowered.out_tree
@@ -165,7 +165,7 @@ def cached_shapes(function: Callable[..., Any], *static: Any) -> Any:
         words = [f"{function.__module__}.{function.__qualname__}", _describe(static)]
     except _NotCachedError:
         return trace()
-    file = folder / _hash(source_hash(), _settings(), *words)
+    file = folder / _hash(package_hash(), _settings(), *words)
     if (shapes := _read(file)) is None:
         _write(file, shapes := trace())
     return shapes
@@ -236,7 +236,7 @@ def _source_files() -> list[Path]:
 
 
 @functools.cache
-def source_hash() -> str:
+def package_hash() -> str:
     """Hash of the package's code."""
     total = hashlib.sha256()
     for file in _source_files():

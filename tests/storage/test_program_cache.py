@@ -75,9 +75,9 @@ def test_edited_source_traces_again_and_shares_the_executable(folder, monkeypatc
     """Only if its program is the same."""
     run(2, X)
     files = set(folder.iterdir())
-    monkeypatch.setattr(program_cache, "source_hash", lambda: "edited")
+    monkeypatch.setattr(program_cache, "package_hash", lambda: "edited")
     assert run(2, X) == (6.0, True) and len(set(folder.iterdir()) - files) == 1
-    monkeypatch.setattr(program_cache, "source_hash", lambda: "edited again")
+    monkeypatch.setattr(program_cache, "package_hash", lambda: "edited again")
     assert run(3, X) == (9.0, True) and len(set(folder.iterdir()) - files) == 3
 
 
@@ -143,7 +143,7 @@ def test_edits_that_this_process_may_not_have_read(folder, monkeypatch, tmp_path
     file = tmp_path_factory.mktemp("package") / "module.py"
     file.write_text("x = 1")
     monkeypatch.setattr(program_cache, "_source_files", lambda: [file])
-    monkeypatch.setattr(program_cache, "source_hash", lambda: "text")
+    monkeypatch.setattr(program_cache, "package_hash", lambda: "text")
     for age_s, caches in ((-5.0, False), (30.0, False), (90.0, True)):
         edited = program_cache._STARTED - age_s
         os.utime(file, (edited, edited))

@@ -19,7 +19,7 @@ from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
 from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import canonical_json, read_json, write_bytes
-from hanabi_rl.storage.program_cache import source_hash
+from hanabi_rl.storage.program_cache import package_hash
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -314,7 +314,7 @@ class UnfinishedScores:
         """File of the scores of an agent with a partner, which need not exist."""
         identities = agent.identity(), partner.identity()
         key = CellKey(agent.rules, *identities, num_series * series, seed, sampled=False).as_dict()
-        key |= {"agent": identities[0], "series": series, "code": source_hash()}
+        key |= {"agent": identities[0], "series": series, "code": package_hash()}
         return self._folder / f"{hashlib.sha256(canonical_json(key)).hexdigest()[:32]}.npy"
 
     def load(self, path: Path) -> np.ndarray | None:
