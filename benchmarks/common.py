@@ -20,9 +20,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hanabi_rl.launch.process_setup import keep_freed_memory
+
 Record = dict[str, Any]
 
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # compile times are measured
+keep_freed_memory()  # as programs do
 
 
 def pin_one_core() -> None:
