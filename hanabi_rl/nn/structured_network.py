@@ -24,7 +24,7 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT, Inputs, Schedule
 from hanabi_rl.nn.precision import Precision, matmul, matmul_dtype
 from hanabi_rl.storage.renamed_fields import RENAMED_VALUES
 
-FeatureSet = Literal["facts", "hint-history", "conventions"]
+FeatureSet = Literal["facts", "hint-history", "conventions", "hint-outcomes"]
 """Feature set of a network, smallest first; see `agents/structured/features.py`."""
 
 
@@ -37,7 +37,8 @@ class StructuredConfig:
     """
 
     features: FeatureSet = "facts"
-    """Feature set: `facts` of the position, plus `hint-history`, plus `conventions`."""
+    """Feature set: `facts` of the position, plus `hint-history`, plus `conventions`, plus
+    `hint-outcomes`."""
     profile: bool = False
     """Add statistics of each player's past moves with these partners to the input."""
     trunk: tuple[int, ...] = (256, 128)

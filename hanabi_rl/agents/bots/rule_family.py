@@ -50,6 +50,7 @@ NON_RANDOM_PARAMETERS: dict[str, tuple[Any, ...]] = {
     "plays_hinted": (0, 1, 2),
     "exact_hints": (False, True),
     "plays_at_deck_end": (False, True),
+    "random_hints": (False, True),
 }
 """Parameters that are never sampled -> their values."""
 
@@ -59,6 +60,7 @@ class RuleFamilyBot(RuleBot):
 
     name: ClassVar[str] = "rules"
     version: ClassVar[str] = "1"
+    added_parameters: ClassVar[dict[str, Any]] = {"random_hints": False}
     seed: int = NO_SEED
     """Seed of the sampled parameters; -1: all parameters are explicit."""
     hint_tokens: int = 1
@@ -78,6 +80,9 @@ class RuleFamilyBot(RuleBot):
     """Give only hints that touch playable cards, unless forced; prefer the most new cards."""
     plays_at_deck_end: bool = False
     """With at most 1 card in the deck, play the newest card, even on the last life."""
+    random_hints: bool = False
+    """Hint the colour or rank of any card worth a hint at random, even if it is known; False: of
+    the first such card, by `rank_first`."""
     focus_newest: bool = False
     """Of several cards to play, take the newest; False: the oldest."""
     chop_newest: bool = False
@@ -105,7 +110,7 @@ class RuleFamilyBot(RuleBot):
         """See `RuleBot`; parameters may be traced."""
         play, trusted = known_play(self.focus_newest), trusted_play(self.focus_newest)
         hinted = hinted_play(self.focus_newest, self.plays_hinted)
-        hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first)
+        hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first, self.random_hints)
         return (
             only_if(self.plays_first, play),
             only_if(self.plays_first & self.trusts_hints, trusted),
@@ -212,10 +217,14 @@ def playable_alone(tokens: jax.Array | int) -> Rule:
 
 
 def useful_soon(
-    tokens: jax.Array | int, lookahead: jax.Array | int, rank_first: jax.Array | bool
+    tokens: jax.Array | int,
+    lookahead: jax.Array | int,
+    rank_first: jax.Array | bool,
+    random_hints: jax.Array | bool,
 ) -> Rule:
     """With at least `tokens`, hint the first card with an unknown colour or rank that is playable
-    or at most `lookahead` ranks above a playable card."""
+    or at most `lookahead` ranks above a playable card; `random_hints`: any such card, known or
+    not."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         soon = facts.playable
@@ -227,7 +236,9 @@ def useful_soon(
         by_rank, by_color = (
             hint_weights(rules, facts, color, rank, rank_first=first) for first in (True, False)
         )
-        named = jnp.where(rank_first, by_rank, by_color)
+        of_any = action_weights(rules, by_color=wanted, by_rank=wanted, facts=facts)
+        of_first = jnp.where(rank_first, by_rank, by_color)
+        named = jnp.where(random_hints, of_any, of_first)
         return jnp.where(facts.seen.info >= tokens, named, 0.0)
 
     return rule
