@@ -33,7 +33,7 @@ class StructuredConfig:
     """Features and widths of a structured network.
 
     With 3 players the defaults have about 250,000 parameters with `facts`, 390,000 with
-    `hint-history` and 430,000 with `conventions`.
+    `hint-history`, 430,000 with `conventions` and 470,000 with `hint-outcomes`.
     """
 
     features: FeatureSet = "facts"

@@ -147,6 +147,35 @@ def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
     return jnp.argmax(jax.vmap(weights)(members), axis=-1)
 
 
+@jax.jit
+def without_plays(members: Any) -> jax.Array:
+    """Action probabilities [K, A] of the first player after a deal of R3 R1 Y1 B3 R5 to the
+    other."""
+    cards = jnp.asarray([deck("R4 R4 Y4 Y4 G4 R3 R1 Y1 B3 R5")], jnp.int32)
+    state = game.deal(RULES, cards)
+    seen = decode_observation(RULES, observe(RULES, state)[0, 0])
+    facts = rule_inputs(RULES, jnp.full((1, 5), RULES.all_cards, jnp.uint32), seen)
+    legal = jnp.ones(RULES.num_actions, bool)
+
+    def probs(member: Any) -> jax.Array:
+        weights = first_matching_rule(RULES, member.ordered_rules(), facts, legal)[0]
+        return weights / jnp.sum(weights)
+
+    return jax.vmap(probs)(members)
+
+
+def test_random_hints_rule() -> None:
+    """R1 and Y1 are playable: red, yellow, or 1s twice. With the 3s two ranks above a 1 also red
+    and blue once more, 3s twice. Members with `rank_first` false hint the same."""
+    fields: list[dict[str, Any]] = [{}, {"lookahead": 2}, {"rank_first": False}]
+    bots = [make_bot("rules", RULES, random_hints=True, **more) for more in fields]
+    found = without_plays(stack_policies(bots).stacks[0])
+    near, far = np.zeros((2, RULES.num_actions))
+    near[[COLOR + 0, COLOR + 1, RANK + 0]] = [1 / 4, 1 / 4, 2 / 4]
+    far[[COLOR + 0, COLOR + 1, COLOR + 4 - 1, RANK + 0, RANK + 2]] = np.array([2, 1, 1, 2, 2]) / 8
+    np.testing.assert_allclose(found, [near, far, near], atol=1e-6)
+
+
 def test_plays_at_deck_end_rule() -> None:
     bots = [make_bot("rules", RULES, plays_at_deck_end=x) for x in (False, True)]
     members = stack_policies(bots).stacks[0]
@@ -208,6 +237,7 @@ def test_rule_family_members_by_seed() -> None:
         "plays_hinted": 0,
         "exact_hints": False,
         "plays_at_deck_end": False,
+        "random_hints": False,
     }
     older = load_policy("bot:rules?seed=3&trusts=true")
     assert older.identity() == member.identity() == FIRST_HASH
