@@ -51,6 +51,7 @@ NON_RANDOM_PARAMETERS: dict[str, tuple[Any, ...]] = {
     "exact_hints": (False, True),
     "plays_at_deck_end": (False, True),
     "random_hints": (False, True),
+    "second_hint": (0, 1, 2, 3),
 }
 """Parameters that are never sampled -> their values."""
 
@@ -60,7 +61,7 @@ class RuleFamilyBot(RuleBot):
 
     name: ClassVar[str] = "rules"
     version: ClassVar[str] = "1"
-    added_parameters: ClassVar[dict[str, Any]] = {"random_hints": False}
+    added_parameters: ClassVar[dict[str, Any]] = {"random_hints": False, "second_hint": 0}
     seed: int = NO_SEED
     """Seed of the sampled parameters; -1: all parameters are explicit."""
     hint_tokens: int = 1
@@ -83,6 +84,9 @@ class RuleFamilyBot(RuleBot):
     random_hints: bool = False
     """Hint the colour or rank of any card worth a hint at random, even if it is known; False: of
     the first such card, by `rank_first`."""
+    second_hint: int = 0
+    """Without a card worth a hint, hint the colour or rank of a random useless card (1), of a
+    random card that lacks it (2), or of the most cards that lack it (3); 0: give no hint."""
     focus_newest: bool = False
     """Of several cards to play, take the newest; False: the oldest."""
     chop_newest: bool = False
@@ -121,6 +125,7 @@ class RuleFamilyBot(RuleBot):
             only_if(self.trusts_hints, trusted),
             hinted,
             only_if(self.plays_at_deck_end, newest_at_the_end),
+            second_hint(self.hint_tokens, self.second_hint),
             osawa,
             discard_unhinted(self.chop_newest),
             discard_oldest,
@@ -240,6 +245,22 @@ def useful_soon(
         of_first = jnp.where(rank_first, by_rank, by_color)
         named = jnp.where(random_hints, of_any, of_first)
         return jnp.where(facts.seen.info >= tokens, named, 0.0)
+
+    return rule
+
+
+def second_hint(tokens: jax.Array | int, second_hint: jax.Array | int) -> Rule:
+    """With at least `tokens`, give a hint as `RuleFamilyBot.second_hint`."""
+
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
+        useless = partner_cards_in(facts, facts.seen.played | facts.unreachable)
+        there = facts.seen.hands[1:] != 0
+        color, rank = there & ~facts.seen.color_named[1:], there & ~facts.seen.rank_named[1:]
+        of_useless = action_weights(rules, by_color=useless, by_rank=useless, facts=facts)
+        of_unknown = action_weights(rules, by_color=color, by_rank=rank, facts=facts)
+        most = of_unknown * (of_unknown == jnp.max(of_unknown))
+        chosen = jnp.select([second_hint == i for i in (1, 2, 3)], [of_useless, of_unknown, most])
+        return jnp.where(facts.seen.info >= tokens, chosen, 0.0)
 
     return rule
 

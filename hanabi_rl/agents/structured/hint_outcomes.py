@@ -66,7 +66,7 @@ def update_card_counts(
     hinted, age = record.hinted[0], record.age[0]
     left = last.actor[:, None] & last.slot & hinted  # at most one card
     hint_age = jnp.max(jnp.where(left, age, 0), axis=(0, 1))  # names a hint: one move each
-    mates = last.actor[:, None] & ~last.slot & hinted & (age == hint_age) & jnp.any(left, (0, 1))
+    mates = last.actor[:, None] & hinted & (age == hint_age) & jnp.any(left, axis=(0, 1))
     touched = last.touched & last.target[:, None]
     events = {
         "color": touched & ~last.is_rank_hint,
