@@ -1,11 +1,12 @@
 """Best-response scores of all gauntlet partners, by which `hanabi-rl gauntlet` divides.
 
     python benchmarks/best_response_scores.py RUNS [--players 2] [--commands | --write yes]
+    python benchmarks/best_response_scores.py RUNS --validation
 
 Trains a best response to each partner (`train/best_response.py`). Finished runs are not repeated;
 run the same command until all exist. `--commands` prints the training commands, one per line, to
 run elsewhere (RUNS may be a shell variable there). `--write yes` writes the scores where the
-gauntlet reads them.
+gauntlet reads them. `--validation`: to the partners of `hanabi-rl gauntlet --validation`; prints.
 
 Each run starts from the bundled ad hoc agent, so a few minutes of one core suffice, and a score is
 below that agent's only by chance. Partners that are networks make fewer errors in training than
@@ -23,7 +24,12 @@ import sys
 from pathlib import Path
 
 from hanabi_rl.agents.loading import is_bundled_for
-from hanabi_rl.evaluation.measure.gauntlet import BEST_RESPONSE_FILE, FAMILIES, VERSION
+from hanabi_rl.evaluation.measure.gauntlet import (
+    BEST_RESPONSE_FILE,
+    FAMILIES,
+    VALIDATION_FAMILIES,
+    VERSION,
+)
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import read_json, write_json
 
@@ -49,11 +55,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs")
     parser.add_argument("--players", type=int, default=2, choices=tuple(BEGIN))
-    parser.add_argument("--commands", action="store_true")
-    parser.add_argument("--write", choices=["yes"])
+    parser.add_argument("--validation", action="store_true")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--commands", action="store_true")
+    output.add_argument("--write", choices=["yes"])
     args = parser.parse_args()
     rules = Rules(num_players=args.players)
-    partners = [n for of in FAMILIES.values() for n in of if is_bundled_for(n, rules)]
+    if args.validation and (args.write or args.players != 2):
+        parser.error("--validation: expected 2 players and no --write")
+    families = VALIDATION_FAMILIES if args.validation else FAMILIES
+    partners = [n for of in families.values() for n in of if is_bundled_for(n, rules)]
     if args.commands:
         for partner in partners:
             words = shlex.join(training(partner, args.players))
@@ -69,7 +80,7 @@ def main() -> None:
         (found,) = read_json(run / "summary.json")["with_partners"].values()
         mean, *bounds = (round(figure, 3) for figure in (found["mean"], *found["ci95"]))
         best[partner] = {"mean": mean, "ci95": bounds}
-        print(f"{partner:<24} {found['mean']:6.2f}", flush=True)
+        print(f"{partner:<24} {mean:6.2f} [{bounds[0]:.2f}, {bounds[1]:.2f}]", flush=True)
     if args.write:
         kept = read_json(BEST_RESPONSE_FILE) if BEST_RESPONSE_FILE.is_file() else {}
         others = kept.get("players", {}) if kept.get("gauntlet_version") == VERSION else {}

@@ -187,7 +187,7 @@ def game_input_hashes(
 def clones_own_features(feature_set: str | None, bot: str) -> bool:
     """True if a clone of `bot` would see the bot's own rules: the conventions features are what
     `bot:convention` infers, so nothing would be left to learn."""
-    return feature_set == "conventions" and "convention" in bot
+    return feature_set in ("conventions", "hint-outcomes") and "convention" in bot
 
 
 def check_features_for_bot(feature_set: str | None, bot: str) -> None:

@@ -39,7 +39,7 @@ def challenge(
         games: number of training games.
         players: number of players, 2 to 5.
         methods: any of bc, hdr_ippo, br_bc, ippo; default: all.
-        features: feature set of the networks: facts, hint-history or conventions.
+        features: feature set of the networks: facts, hint-history, conventions or hint-outcomes.
         total_steps: environment steps per method that learns by playing.
         kl_weight: KL weight of HDR-IPPO.
         heldout_games: number of games for action prediction.

@@ -19,6 +19,7 @@ GLOSSARY: dict[str, str] = {
     "family": "Group of similar partners; the gauntlet's mean counts each family once.",
     "gauntlet": "Series with bundled partners of six families of agents and bots.",
     "hint-history": "Feature set: facts, and the state of the game at each card's hint.",
+    "hint-outcomes": "Feature set: conventions, and how hinted cards turned out in this game.",
     "human proxy": "Agent that stands for humans in evaluation, such as a clone of their games.",
     "interval": "95% interval over the sampled unit, which is the deck in most tables.",
     "J_BR": "Mean return of a best response to one partner.",

@@ -24,7 +24,7 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT, Inputs, Schedule
 from hanabi_rl.nn.precision import Precision, matmul, matmul_dtype
 from hanabi_rl.storage.renamed_fields import RENAMED_VALUES
 
-FeatureSet = Literal["facts", "hint-history", "conventions"]
+FeatureSet = Literal["facts", "hint-history", "conventions", "hint-outcomes"]
 """Feature set of a network, smallest first; see `agents/structured/features.py`."""
 
 
@@ -33,11 +33,12 @@ class StructuredConfig:
     """Features and widths of a structured network.
 
     With 3 players the defaults have about 250,000 parameters with `facts`, 390,000 with
-    `hint-history` and 430,000 with `conventions`.
+    `hint-history`, 430,000 with `conventions` and 470,000 with `hint-outcomes`.
     """
 
     features: FeatureSet = "facts"
-    """Feature set: `facts` of the position, plus `hint-history`, plus `conventions`."""
+    """Feature set: `facts` of the position, plus `hint-history`, plus `conventions`, plus
+    `hint-outcomes`."""
     profile: bool = False
     """Add statistics of each player's past moves with these partners to the input."""
     trunk: tuple[int, ...] = (256, 128)

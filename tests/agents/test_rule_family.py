@@ -147,6 +147,57 @@ def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
     return jnp.argmax(jax.vmap(weights)(members), axis=-1)
 
 
+@jax.jit
+def first_move(members: Any, cards: jax.Array) -> jax.Array:
+    """Action probabilities [K, A] of the first player after the deal of a deck, if Y1 to Y3 were
+    played and the rank of the other's newest card known."""
+    state = game.deal(RULES, cards[None])
+    seen = decode_observation(RULES, observe(RULES, state)[0, 0])
+    seen = seen._replace(played=jnp.uint32(0b111 << 5))
+    seen = seen._replace(rank_named=seen.rank_named.at[1, 4].set(True))
+    facts = rule_inputs(RULES, jnp.full((1, 5), RULES.all_cards, jnp.uint32), seen)
+    legal = jnp.ones(RULES.num_actions, bool)
+
+    def probs(member: Any) -> jax.Array:
+        weights = first_matching_rule(RULES, member.ordered_rules(), facts, legal)[0]
+        return weights / jnp.sum(weights)
+
+    return jax.vmap(probs)(members)
+
+
+def hints_of(text: str, fields: list[dict[str, Any]]) -> np.ndarray:
+    """Probabilities of the hints [K, 10], colours first, in `first_move`."""
+    bots = [make_bot("rules", RULES, **more) for more in fields]
+    members = stack_policies(bots).stacks[0]
+    found = first_move(members, np.array(deck(f"R4 R4 P4 P4 G4 {text}"), np.int32))
+    return np.asarray(found)[:, COLOR : COLOR + 10]
+
+
+def test_random_hints_rule() -> None:
+    """R1 and Y4 are playable, and two ranks above are R3 and B3. Known ranks are hinted too, and
+    `rank_first` makes no difference."""
+    fields = [{}, {"lookahead": 2}, {"rank_first": False}]
+    found = hints_of("R3 R1 Y4 B3 Y1", [{"random_hints": True, **more} for more in fields])
+    near, far = np.zeros((2, 10))
+    near[[0, 1, 5 + 0, 5 + 3]] = 1 / 4
+    far[[0, 1, 3, 5 + 0, 5 + 2, 5 + 3]] = np.array([2, 1, 1, 1, 2, 1]) / 8
+    np.testing.assert_allclose(found, [near, far, near], atol=1e-6)
+
+
+def test_second_hint_rule() -> None:
+    """No card of R2 R3 Y1 B3 Y2 is playable. Y1 and Y2 are useless; the rank of Y2 is known; red,
+    yellow and 3s touch two cards each that lack them."""
+    fields: list[dict[str, Any]] = [{"second_hint": kind} for kind in range(1, 4)]
+    found = hints_of("R2 R3 Y1 B3 Y2", [*fields, {"second_hint": 2, "hint_tokens": 4}])
+    useless, unknown, most = np.zeros((3, 10))
+    useless[[1, 5 + 0, 5 + 1]] = np.array([2, 1, 1]) / 4
+    unknown[[0, 1, 3, 5 + 0, 5 + 1, 5 + 2]] = np.array([2, 2, 1, 1, 1, 2]) / 9
+    most[[0, 1, 5 + 2]] = 1 / 3
+    np.testing.assert_allclose(found, [useless, unknown, most, unknown], atol=1e-6)
+    playable = hints_of("R2 R3 R1 B3 Y2", [{"second_hint": 3}])
+    assert playable.argmax() == 5 + 0 and playable.max() == 1
+
+
 def test_plays_at_deck_end_rule() -> None:
     bots = [make_bot("rules", RULES, plays_at_deck_end=x) for x in (False, True)]
     members = stack_policies(bots).stacks[0]
@@ -208,6 +259,8 @@ def test_rule_family_members_by_seed() -> None:
         "plays_hinted": 0,
         "exact_hints": False,
         "plays_at_deck_end": False,
+        "random_hints": False,
+        "second_hint": 0,
     }
     older = load_policy("bot:rules?seed=3&trusts=true")
     assert older.identity() == member.identity() == FIRST_HASH

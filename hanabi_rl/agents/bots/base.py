@@ -36,6 +36,8 @@ class Bot(flax.struct.PyTreeNode):
     """Name of the game that it plays; None: any."""
     listed_players: ClassVar[tuple[int, ...]] = (2, 3, 4, 5)
     """Numbers of players for which scores in self-play are listed."""
+    added_parameters: ClassVar[dict[str, Any]] = {}
+    """Parameters that are newer than the bot -> values that keep its identity as before."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         cls.name = cls.name or cls.__name__
@@ -83,7 +85,11 @@ class Bot(flax.struct.PyTreeNode):
         Outside the package also the source file.
         """
         first_names = {new: old for old, new in RENAMED_PARAMETERS.items()}
-        parameters = {first_names.get(name, name): x for name, x in self.parameters().items()}
+        parameters = {
+            first_names.get(name, name): x
+            for name, x in self.parameters().items()
+            if name not in self.added_parameters or x != self.added_parameters[name]
+        }
         spec = {"bot": self.name, "version": self.version, "parameters": parameters}
         own = not type(self).__module__.startswith("hanabi_rl.")
         return agent_hash({**spec, "source": source_hash(type(self))} if own else spec)

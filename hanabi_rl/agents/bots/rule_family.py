@@ -50,6 +50,8 @@ NON_RANDOM_PARAMETERS: dict[str, tuple[Any, ...]] = {
     "plays_hinted": (0, 1, 2),
     "exact_hints": (False, True),
     "plays_at_deck_end": (False, True),
+    "random_hints": (False, True),
+    "second_hint": (0, 1, 2, 3),
 }
 """Parameters that are never sampled -> their values."""
 
@@ -59,6 +61,7 @@ class RuleFamilyBot(RuleBot):
 
     name: ClassVar[str] = "rules"
     version: ClassVar[str] = "1"
+    added_parameters: ClassVar[dict[str, Any]] = {"random_hints": False, "second_hint": 0}
     seed: int = NO_SEED
     """Seed of the sampled parameters; -1: all parameters are explicit."""
     hint_tokens: int = 1
@@ -78,6 +81,12 @@ class RuleFamilyBot(RuleBot):
     """Give only hints that touch playable cards, unless forced; prefer the most new cards."""
     plays_at_deck_end: bool = False
     """With at most 1 card in the deck, play the newest card, even on the last life."""
+    random_hints: bool = False
+    """Hint the colour or rank of any card worth a hint at random, even if it is known; False: of
+    the first such card, by `rank_first`."""
+    second_hint: int = 0
+    """Without a card worth a hint, hint the colour or rank of a random useless card (1), of a
+    random card that lacks it (2), or of the most cards that lack it (3); 0: give no hint."""
     focus_newest: bool = False
     """Of several cards to play, take the newest; False: the oldest."""
     chop_newest: bool = False
@@ -105,7 +114,7 @@ class RuleFamilyBot(RuleBot):
         """See `RuleBot`; parameters may be traced."""
         play, trusted = known_play(self.focus_newest), trusted_play(self.focus_newest)
         hinted = hinted_play(self.focus_newest, self.plays_hinted)
-        hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first)
+        hint = useful_soon(self.hint_tokens, self.lookahead, self.rank_first, self.random_hints)
         return (
             only_if(self.plays_first, play),
             only_if(self.plays_first & self.trusts_hints, trusted),
@@ -116,6 +125,7 @@ class RuleFamilyBot(RuleBot):
             only_if(self.trusts_hints, trusted),
             hinted,
             only_if(self.plays_at_deck_end, newest_at_the_end),
+            second_hint(self.hint_tokens, self.second_hint),
             osawa,
             discard_unhinted(self.chop_newest),
             discard_oldest,
@@ -212,10 +222,14 @@ def playable_alone(tokens: jax.Array | int) -> Rule:
 
 
 def useful_soon(
-    tokens: jax.Array | int, lookahead: jax.Array | int, rank_first: jax.Array | bool
+    tokens: jax.Array | int,
+    lookahead: jax.Array | int,
+    rank_first: jax.Array | bool,
+    random_hints: jax.Array | bool,
 ) -> Rule:
     """With at least `tokens`, hint the first card with an unknown colour or rank that is playable
-    or at most `lookahead` ranks above a playable card."""
+    or at most `lookahead` ranks above a playable card; `random_hints`: any such card, known or
+    not."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
         soon = facts.playable
@@ -227,8 +241,26 @@ def useful_soon(
         by_rank, by_color = (
             hint_weights(rules, facts, color, rank, rank_first=first) for first in (True, False)
         )
-        named = jnp.where(rank_first, by_rank, by_color)
+        of_any = action_weights(rules, by_color=wanted, by_rank=wanted, facts=facts)
+        of_first = jnp.where(rank_first, by_rank, by_color)
+        named = jnp.where(random_hints, of_any, of_first)
         return jnp.where(facts.seen.info >= tokens, named, 0.0)
+
+    return rule
+
+
+def second_hint(tokens: jax.Array | int, second_hint: jax.Array | int) -> Rule:
+    """With at least `tokens`, give a hint as `RuleFamilyBot.second_hint`."""
+
+    def rule(rules: Rules, facts: RuleInputs) -> jax.Array:
+        useless = partner_cards_in(facts, facts.seen.played | facts.unreachable)
+        there = facts.seen.hands[1:] != 0
+        color, rank = there & ~facts.seen.color_named[1:], there & ~facts.seen.rank_named[1:]
+        of_useless = action_weights(rules, by_color=useless, by_rank=useless, facts=facts)
+        of_unknown = action_weights(rules, by_color=color, by_rank=rank, facts=facts)
+        most = of_unknown * (of_unknown == jnp.max(of_unknown))
+        chosen = jnp.select([second_hint == i for i in (1, 2, 3)], [of_useless, of_unknown, most])
+        return jnp.where(facts.seen.info >= tokens, chosen, 0.0)
 
     return rule
 

@@ -1,12 +1,14 @@
 """Structured features: the knowledge of a seat per card and hint, without naming a colour.
 
-Three feature sets, each a superset of the previous one:
+Four feature sets, each a superset of the previous one:
 
 - `facts`: rules, exact card counts, hints and the cards they touched, hand positions (including the
   number of older unhinted cards). No convention.
 - `hint-history`: also the state of the game when each card was hinted (`hint_memory.py`), from
   which a network can learn the conventions of its training partners or data.
 - `conventions`: also the inferences of `bots/hint_inference.py` by common conventions.
+- `hint-outcomes`: also how hinted cards turned out in this game (`hint_outcomes.py`), so that an
+  agent can revise its interpretation of a hint.
 
 Any set can include a profile of the partners: statistics of each player's moves with them
 (`profile.py`).
@@ -20,7 +22,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.structured import card_features, hint_features, hint_memory, profile
+from hanabi_rl.agents.structured import (
+    card_features,
+    hint_features,
+    hint_memory,
+    hint_outcomes,
+    profile,
+)
 from hanabi_rl.agents.structured.card_counts import CardCounts, count_cards
 from hanabi_rl.agents.structured.hint_memory import Memory
 from hanabi_rl.agents.structured.packed_features import Columns, unpack_columns
@@ -97,18 +105,31 @@ def features_of(
             hint_features.hint_history(rules, seat_obs, counts),
         ]
         parts = [a + b for a, b in zip(parts, more, strict=True)]
-    if feature_set == "conventions":
+    if hint_memory.has_conventions(feature_set):
         from hanabi_rl.agents.structured import convention_features
 
         more = convention_features.features(
             rules, seat_obs, counts, hint_memory.to_common_knowledge(bits, seat_obs)
         )
         parts = [a + b for a, b in zip(parts, more, strict=True)]
+    if hint_memory.has_outcomes(feature_set):
+        more = _outcome_columns(rules, seat_obs, bits)
+        parts = [a + b for a, b in zip(parts, more, strict=True)]
     features = _arrange(rules, parts)
     if after.profile is None:
         return features
     known = unpack_columns(profile.features(after.profile), (0,))
     return features._replace(table=jnp.concatenate([features.table, known], axis=-1))
+
+
+def _outcome_columns(rules: Rules, seat_obs: SeatObservation, bits: jax.Array) -> list[Columns]:
+    """Columns that `hint-outcomes` adds to table, own cards, others' cards and hints."""
+    record, (of_card, of_hand) = hint_memory.records(bits), hint_memory.outcomes(bits)
+    every = hint_outcomes.card_columns(of_card, of_hand, record)
+    own, others = [column[0] for column in every], [column[1:] for column in every]
+    touched = hint_features.touched_cards(rules, seat_obs)
+    of_hints = hint_outcomes.hint_columns(rules, touched, of_card[1:])
+    return [[], own, others, hint_features.by_slot(rules, of_hints)]
 
 
 def _arrange(rules: Rules, parts: list[Columns]) -> Features:

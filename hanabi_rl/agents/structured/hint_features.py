@@ -16,7 +16,7 @@ from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: HandFacts) -> Columns:
     """Features `facts`: touched cards, and the receiver's knowledge by counting after the hint."""
-    touched = _touched(rules, seat_obs)
+    touched = touched_cards(rules, seat_obs)
     new = touched & hands.unhinted[1:, None]
     named, by_rank = _named(rules), _by_rank(rules)
     held = seat_obs.hands[1:]
@@ -53,7 +53,7 @@ def hints(rules: Rules, seat_obs: SeatObservation, counts: CardCounts, hands: Ha
 def hint_history(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> Columns:
     """Features `hint-history`: the receiver's record of each touched card."""
     unhinted = ((seat_obs.knowledge != 0) & ~seat_obs.hinted)[1:, None]
-    touched = _touched(rules, seat_obs)
+    touched = touched_cards(rules, seat_obs)
     new = touched & unhinted
     oldest, newest_new = new & first_true(unhinted, axis=-2), last_true(new, axis=-2)
     knowledge = seat_obs.knowledge[1:, None] & _named(rules)
@@ -68,8 +68,8 @@ def by_slot(rules: Rules, columns: Columns) -> Columns:
     return [column[:, :, s] for s in range(rules.hand_size) for column in columns]
 
 
-def _touched(rules: Rules, seat_obs: SeatObservation) -> jax.Array:
-    """bool[P - 1, C + R, H, N]."""
+def touched_cards(rules: Rules, seat_obs: SeatObservation) -> jax.Array:
+    """Cards that each hint touches: bool[P - 1, C + R, H, N]."""
     return (seat_obs.hands[1:, None] & _named(rules)) != 0
 
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from hanabi_rl.agents.bots.hint_inference import CommonKnowledge, update_common_knowledge
+from hanabi_rl.agents.structured import hint_outcomes
 from hanabi_rl.agents.structured.card_counts import CardCounts
 from hanabi_rl.games.batching import materialize, select_games
 from hanabi_rl.games.hanabi.bits import first_true, last_true
@@ -23,12 +24,12 @@ from hanabi_rl.nn.structured_network import FeatureSet
 if TYPE_CHECKING:
     from hanabi_rl.agents.structured.profile import PlayerProfile
 
-FEATURE_SETS: tuple[FeatureSet, ...] = ("facts", "hint-history", "conventions")
+FEATURE_SETS: tuple[FeatureSet, ...] = ("facts", "hint-history", "conventions", "hint-outcomes")
 
 # Fields of a card. A record is the state at a hint: its flags and numbers, and the cards that were
 # playable and critical.
-_LAST, _FIRST, _AGE, _INFERRED, _KNOWN = 0, 3, 6, 7, 8
-_FIELDS = {"facts": 0, "hint-history": 7, "conventions": 9}
+_LAST, _FIRST, _AGE, _INFERRED, _KNOWN, _CARD_COUNTS, _HAND_COUNTS = 0, 3, 6, 7, 8, 9, 10
+_FIELDS = {"facts": 0, "hint-history": 7, "conventions": 9, "hint-outcomes": 11}
 _FLAGS = ("hinted", "by_rank", "was_new", "was_oldest", "was_newest_new", "was_newest")
 _AGE_PLACE, _AGE_BITS = 20, 8
 _MAX_AGE = (1 << _AGE_BITS) - 1
@@ -72,6 +73,16 @@ def _numbers(hand_size: int) -> dict[str, tuple[int, int]]:
     }
 
 
+def has_conventions(feature_set: FeatureSet) -> bool:
+    """Whether a set includes `conventions`."""
+    return _FIELDS[feature_set] > _KNOWN
+
+
+def has_outcomes(feature_set: FeatureSet) -> bool:
+    """Whether a set includes `hint-outcomes`."""
+    return _FIELDS[feature_set] > _HAND_COUNTS
+
+
 def init_memory(
     rules: Rules,
     feature_set: FeatureSet,
@@ -80,7 +91,7 @@ def init_memory(
 ) -> Memory:
     """Memory before the first move of a game, each leaf `[*batch, ...]`."""
     bits = [0] * _FIELDS[feature_set]
-    if feature_set == "conventions":
+    if has_conventions(feature_set):
         bits[_INFERRED] = bits[_KNOWN] = rules.all_cards
     shape = (*batch, rules.num_players, rules.hand_size, len(bits))
     return Memory(jnp.broadcast_to(jnp.array(bits, jnp.uint32), shape), profile)
@@ -139,15 +150,17 @@ def update_bits(
     if feature_set == "facts":
         return bits
     last = seat_obs.last
-    inferred = bits[_INFERRED:_KNOWN]
-    if feature_set == "conventions":
-        inferred = _update_inferred(rules, bits, seat_obs)[None]
     hinted = _record_hint(rules, bits[:_INFERRED], seat_obs, counts)
-    bits = jnp.concatenate([hinted, inferred])
-    fresh = init_memory(rules, feature_set, ()).cards[0, 0, : bits.shape[0], None, None, None]
-    bits = last.shifted(bits, fresh)
-    known = seat_obs.knowledge[None] if feature_set == "conventions" else bits[:0]
-    return materialize(jnp.concatenate([bits, known]))
+    if not has_conventions(feature_set):
+        return materialize(last.shifted(hinted, 0))
+    inferred = last.shifted(_update_inferred(rules, bits, seat_obs), rules.all_cards)
+    parts = [last.shifted(hinted, 0), inferred[None], seat_obs.knowledge[None]]
+    if has_outcomes(feature_set):
+        record = records(bits)
+        of_card = hint_outcomes.update_card_counts(bits[_CARD_COUNTS], record, seat_obs)
+        of_hand = hint_outcomes.update_hand_counts(bits[_HAND_COUNTS], record, seat_obs)
+        parts += [last.shifted(of_card, 0)[None], of_hand[None]]
+    return materialize(jnp.concatenate(parts))
 
 
 def _record_hint(
@@ -213,6 +226,11 @@ def records(bits: jax.Array) -> HintSnapshot:
 def ages(bits: jax.Array) -> jax.Array:
     """Moves since each card was drawn, uint32[P, H, N]; the deal counts as a move."""
     return bits[_AGE]
+
+
+def outcomes(bits: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Words of `hint_outcomes.py` of each card and each hand, uint32[P, H, N] each."""
+    return bits[_CARD_COUNTS], bits[_HAND_COUNTS]
 
 
 def to_common_knowledge(bits: jax.Array, seat_obs: SeatObservation) -> CommonKnowledge:
