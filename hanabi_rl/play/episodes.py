@@ -252,7 +252,9 @@ def _before_first(rules: Rules, slots: int, games_per_series: int) -> _Table:
 @functools.lru_cache(maxsize=64)
 def _no_games(rules: Rules, slots: int) -> State:
     """State of n slots with zeros in place of games."""
-    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), cached_shapes(_deal, rules, slots))
+    shapes = cached_shapes(_deal, rules, slots)
+    zeros: State = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
+    return zeros
 
 
 def _deal(rules: Rules, slots: int) -> State:

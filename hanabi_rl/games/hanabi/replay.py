@@ -113,7 +113,8 @@ def replay_moves(rules: Rules, decks: Array, actions: Array, validate: bool = Tr
             reason.
     """
     if isinstance(decks, jax.core.Tracer) or isinstance(actions, jax.core.Tracer):
-        return _outcomes.jitted(jnp.asarray(decks), jnp.asarray(actions), rules=rules)
+        traced: Outcomes = _outcomes.jitted(jnp.asarray(decks), jnp.asarray(actions), rules=rules)
+        return traced
     decks, actions = np.asarray(decks, np.uint8), np.asarray(actions, np.int32)
     chunk = SMALL_CHUNK if len(decks) <= SMALL_CHUNK else CHUNK
     parts = [
