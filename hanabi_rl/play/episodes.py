@@ -132,9 +132,10 @@ def play_games(
     shape = {"rules": rules, "games_per_series": games_per_series, "calls": calls}
     over, previous = 0, None
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress, host_errors():
-        task, table = jax.device_put((arrays, _before_first(rules, slots, games_per_series)))
         rows = slots * len(policies) // calls
-        logits = [np.zeros((rows, rules.num_actions), np.float32)] * calls
+        before = _before_first(rules, slots, games_per_series)
+        blank = [np.zeros((rows, rules.num_actions), np.float32)] * calls
+        task, table, logits = jax.device_put((arrays, before, blank))
         play_turn = _play_turn.program(task, table, logits, **shape)
         table, seen, _ = play_turn(task, table, logits)
         carries = [_init_carry(policy, slots=rows) for policy in policies[:calls]]
