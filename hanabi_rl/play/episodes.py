@@ -107,7 +107,7 @@ def play_games(
     search = any(map(runs_search, policies))
     # a few games of one agent share the programs of its games with others; in many, it is called
     # once, on the rows of all seats
-    few = total // games_per_series <= _SLOT_STEP * rules.num_players
+    few = total // games_per_series <= _SLOT_STEP
     at_once = not (few or search) and all(one is policies[0] for one in policies)
     calls = 1 if at_once else len(policies)
     if chunk_size is None:
