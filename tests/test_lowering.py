@@ -61,7 +61,7 @@ def test_training_lowers(program: Any) -> None:
     assert_lowers(jax.jit(program).trace(key))
 
 
-@pytest.mark.parametrize("program", ["_begin", "_step", "_play_turn"])
+@pytest.mark.parametrize("program", ["_step", "_play_turn"])
 def test_matrix_cell_lowers(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled parts of a cell with the arguments of `play_games`."""
     from hanabi_rl.play import episodes

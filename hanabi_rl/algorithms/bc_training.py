@@ -24,6 +24,7 @@ from hanabi_rl.runs.config import RunConfig
 from hanabi_rl.runs.run_dir import BEST_ACCURACY, BEST_LOSS, BEST_POLICY
 from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.runs.trainer import Schedule, Selection, open_trainer
+from hanabi_rl.storage.program_cache import quick_jit
 from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.words import count
 
@@ -50,7 +51,7 @@ def train_bc(config: BCConfig, run_dir: Path, train: Any, validation: Any) -> No
     loader = BatchLoader(len(examples), config.batch_size, config.seed)
     total = config.epochs * loader.batches_per_epoch
     bc = BC(config, train.rules, total)
-    state = jax.jit(bc.init)(jax.random.key(config.seed), first)
+    state = quick_jit(bc.init)(jax.random.key(config.seed), first)
     epoch_ends = range(0, total, loader.batches_per_epoch)[1:]
     with open_trainer(
         "bc",
@@ -109,6 +110,7 @@ class BCLearner:
     ) -> None:
         self.config, self.bc, self.loader, self.validation = config, bc, loader, validation
         self.compiled, self.examples = bc.compile_update(), parallel.replicate(examples)
+        self.learning_rate = jax.jit(bc.learning_rate)
         self.host_state = host_state
         if "batches" in host_state:
             loader.load_state_dict(host_state["batches"])
@@ -152,7 +154,7 @@ class BCLearner:
             "val_accuracy": prediction.accuracy().mean,
             "val_loss": prediction.cross_entropy().mean,
             "val_loss_per_timestep": prediction.cross_entropy_per_timestep().mean,
-            "learning_rate": float(self.bc.learning_rate(state.step)),
+            "learning_rate": float(self.learning_rate(state.step)),
         }
         if epoch % self.config.selfplay_every == 0 or epoch == self.config.epochs:
             summary = evaluate_selfplay(

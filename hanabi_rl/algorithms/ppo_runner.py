@@ -54,6 +54,7 @@ from hanabi_rl.runs.run_dir import (
 from hanabi_rl.runs.session import open_run_dir
 from hanabi_rl.runs.tracking import announce_stage, read_metrics
 from hanabi_rl.runs.trainer import Schedule, Selection, open_trainer
+from hanabi_rl.storage.program_cache import quick_jit
 from hanabi_rl.storage.progress import Progress
 from hanabi_rl.storage.trees import IncompatibleError
 from hanabi_rl.storage.validation import BoundedCount, PositiveInt, UnitInterval
@@ -178,7 +179,7 @@ def init_training(
     `initial_params` of another network."""
     check_setup(setup)
     try:
-        return jax.jit(ppo.init)(jax.random.key(seed), context, setup.initial_params)
+        return quick_jit(ppo.init)(jax.random.key(seed), context, setup.initial_params)
     except IncompatibleError as error:
         raise ValueError(
             f"TrainingSetup.initial_params: expected an actor of {ppo.network}: {error}"

@@ -6,7 +6,7 @@ training; idle turns are never computed.
 
 from __future__ import annotations
 
-from functools import partial
+import functools
 from typing import Any
 
 import flax.struct
@@ -26,6 +26,7 @@ from hanabi_rl.learning.cloning import Microbatch
 from hanabi_rl.learning.loader import Batch
 from hanabi_rl.nn.precision import Precision
 from hanabi_rl.nn.structured_network import FeatureSet, StructuredConfig
+from hanabi_rl.storage.program_cache import CachedJit
 
 PyTree = Any
 
@@ -66,26 +67,34 @@ class DecisionDataset(flax.struct.PyTreeNode):
         return logits
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(CachedJit, static_argnames=("rules", "feature_set"))
 def _look_at_all(
-    rules: Rules, feature_set: FeatureSet, states: State, known: jax.Array | None
-) -> tuple[Features, jax.Array]:
-    """Current players' features float16 [T, N, ...] and legal actions bool [T, N, A].
+    decks: jax.Array,
+    actions: jax.Array,
+    known: jax.Array | None,
+    *,
+    rules: Rules,
+    feature_set: FeatureSet,
+) -> tuple[jax.Array, tuple[Features, jax.Array]]:
+    """Decisions bool [T, N, P], current players' features float16 [T, N, ...] and legal actions
+    bool [T, N, A].
 
     Args:
-        states: games [T, N].
+        decks, actions: N games, as in `replay`.
         known: profiles of the players at the start of the games, float32 [N, P, K]; None: no
             profile.
     """
+    played = replay(rules, decks, actions)
 
     def turn(memory: Any, state: State) -> Any:
         memory, view = encode_step(rules, feature_set, memory, from_state(rules, state))
         small = jax.tree.map(lambda x: x.astype(jnp.float16), view)
         return next_seat(memory), (small, legal_for_current_player(rules, state))
 
-    batch = (states.counters.shape[1],)
+    batch = (len(decks),)
     told = None if known is None else init_profile(rules, batch)._replace(counts=known)
-    return jax.lax.scan(turn, init_memory(rules, feature_set, batch, told), states)[1]
+    memory = init_memory(rules, feature_set, batch, told)
+    return played.decision, jax.lax.scan(turn, memory, played.state)[1]
 
 
 def decision_dataset(
@@ -109,13 +118,13 @@ def decision_dataset(
         # pad the last group, so that all groups have one shape
         index = np.minimum(group, len(games) - 1)
         actions = games.actions[index, :length]
-        played = replay(rules, games.decks[index], actions)
-        cloned = np.asarray(played.decision)  # T, N, P
-        if games.human_seats is not None:
-            cloned = cloned & games.human_seats[index]
-        chosen = cloned.any(axis=-1) & (group < len(games))
         known = None if before is None else before[index]
-        view, legal = _look_at_all(rules, network.features, played.state, known)
+        cloned, (view, legal) = _look_at_all(
+            games.decks[index], actions, known, rules=rules, feature_set=network.features
+        )
+        if games.human_seats is not None:
+            cloned = np.asarray(cloned) & games.human_seats[index]
+        chosen = np.asarray(cloned).any(axis=-1) & (group < len(games))
         parts.append(jax.tree.map(lambda x, c=chosen: np.asarray(x)[c], (view, legal, actions.T)))
     # not `jnp.asarray`: it compiles one program per shape
     view, legal, action = jax.device_put(jax.tree.map(lambda *x: np.concatenate(x), *parts))

@@ -30,7 +30,7 @@ from hanabi_rl.games.hanabi.observation import observe_seat
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.prng import categorical
 from hanabi_rl.storage.jax_settings import with_fixed_settings
-from hanabi_rl.storage.program_cache import CachedJit
+from hanabi_rl.storage.program_cache import CachedJit, cached_shapes
 from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
@@ -105,8 +105,11 @@ def play_games(
     if game_index.shape != (total,):
         raise ValueError(f"expected a game_index [{total}], got shape {game_index.shape}")
     search = any(map(runs_search, policies))
-    # an agent at all seats is called once, on the rows of all of them
-    calls = 1 if all(one is policies[0] for one in policies) and not search else len(policies)
+    # a few games of one agent share the programs of its games with others; in many, it is called
+    # once, on the rows of all seats
+    few = total // games_per_series <= _SLOT_STEP
+    at_once = not (few or search) and all(one is policies[0] for one in policies)
+    calls = 1 if at_once else len(policies)
     if chunk_size is None:
         chunk_size = SEARCH_CHUNK if search else _chunk(rules, calls)
     # rounded, so that similar numbers of games share compiled programs
@@ -129,21 +132,22 @@ def play_games(
     shape = {"rules": rules, "games_per_series": games_per_series, "calls": calls}
     over, previous = 0, None
     with Progress("games", total=total, unit="games", quiet_s=SOON_S) as progress, host_errors():
-        task = jax.device_put(arrays)
-        table, seen = _begin(task, slots=slots, **shape)
         rows = slots * len(policies) // calls
+        before = _before_first(rules, slots, games_per_series)
+        blank = [np.zeros((rows, rules.num_actions), np.float32)] * calls
+        task, table, logits = jax.device_put((arrays, before, blank))
+        play_turn = _play_turn.program(task, table, logits, **shape)
+        table, seen, _ = play_turn(task, table, logits)
         carries = [_init_carry(policy, slots=rows) for policy in policies[:calls]]
         steps = [
             _step.program(policies[call], carry, task.words, seen[call])
             for call, carry in enumerate(carries)
         ]
-        play_turn = None
         while over < total:
             logits = []
             for call, (call_policy, carry) in enumerate(zip(steps, carries, strict=True)):
                 carries[call], answer = call_policy(policies[call], carry, task.words, seen[call])
                 logits.append(answer)
-            play_turn = play_turn or _play_turn.program(task, table, logits, **shape)
             table, seen, moved = play_turn(task, table, logits)
             # one turn behind, so that the device need not wait for the host
             if previous is not None:
@@ -207,9 +211,9 @@ class _Task(NamedTuple):
 class _Table(NamedTuple):
     """n slots between two turns."""
 
-    game: jax.Array  # int32[n], current game of each slot; M or more: none
-    turn: jax.Array  # int32[n]
-    dealt: jax.Array  # int32[], series started
+    game: Any  # int32[n], current game of each slot; M or more: none
+    turn: Any  # int32[n]
+    dealt: Any  # int32[], series started
     state: State  # state of the n slots
 
 
@@ -235,19 +239,27 @@ class _Moved(NamedTuple):
     at_end: Any  # int32[n, 3]: score, points, lives
 
 
-@functools.partial(CachedJit, static_argnames=("slots", "rules", "games_per_series", "calls"))
-def _begin(
-    task: _Task, *, slots: int, rules: Rules, games_per_series: int, calls: int
-) -> tuple[_Table, list[_Seen]]:
-    """First game of each slot."""
-    first = jnp.arange(slots) * games_per_series
-    table = _Table(
-        game=jnp.where(first < task.count, first, len(task.decks)),
-        turn=jnp.zeros(slots, jnp.int32),
-        dealt=jnp.minimum(task.count // games_per_series, slots),
-        state=dynamics.deal(rules, task.decks[first]),
+def _before_first(rules: Rules, slots: int, games_per_series: int) -> _Table:
+    """Slots whose series end with the next turn, whatever it is, so that it deals the first games:
+    no second program."""
+    return _Table(
+        game=np.full(slots, games_per_series - 1, np.int32),
+        turn=np.full(slots, rules.max_turns - 1, np.int32),
+        dealt=np.int32(0),
+        state=_no_games(rules, slots),
     )
-    return table, _see(task, table, rules, games_per_series, calls)
+
+
+@functools.lru_cache(maxsize=64)
+def _no_games(rules: Rules, slots: int) -> State:
+    """State of n slots with zeros in place of games."""
+    shapes = cached_shapes(_deal, rules, slots)
+    zeros: State = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
+    return zeros
+
+
+def _deal(rules: Rules, slots: int) -> State:
+    return dynamics.deal(rules, jnp.zeros((slots, rules.deck_size), jnp.uint8))
 
 
 @functools.partial(CachedJit, static_argnames="slots")
@@ -307,7 +319,8 @@ def _play_turn(
             game=jnp.where(follows, following, jnp.where(ended, size, table.game)),
             turn=jnp.where(follows, 0, after.turn),
             dealt=table.dealt + (last & follows).sum(),
-            state=select_games(follows, dealt, state),
+            # an empty slot shows a deal too
+            state=select_games(ended, dealt, state),
         )
 
     after = jax.lax.cond(ended.any(), next_games, lambda: after)

@@ -99,7 +99,7 @@ def test_seed_determines_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
             calls.append(numbers)
             super().__init__(*numbers)
 
-    monkeypatch.setattr(bc_training, "jax", SimpleNamespace(jit=jit, random=jax.random))
+    monkeypatch.setattr(bc_training, "quick_jit", jit)
     monkeypatch.setattr(bc_training, "BatchLoader", Loader)
     monkeypatch.setattr(bc_training, "open_trainer", stop)
     with pytest.raises(Enough):

@@ -290,8 +290,7 @@ def test_run_uses_seed_and_precision(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         raise Enough
 
     monkeypatch.setattr(PPO, "init", init)
-    plain_jit = SimpleNamespace(jit=lambda function: function, random=jax.random)
-    monkeypatch.setattr(ppo_runner, "jax", plain_jit)
+    monkeypatch.setattr(ppo_runner, "quick_jit", lambda function: function)
     plan = dataclasses.replace(
         ALGORITHM.training(config, None),
         reference=partner,

@@ -146,17 +146,28 @@ def play_seat_by_seat(policies, rules, decks):
     return np.stack(actions, axis=1), np.asarray(compiled.score(rules, state))
 
 
-def test_grouped_seats_equal_separate_calls():
+def test_grouped_seats_equal_separate_calls(monkeypatch):
+    monkeypatch.setattr(episodes, "_SLOT_STEP", 4)  # 16 games are many: one call for all seats
+    called, init_carry = [], episodes._init_carry
+    monkeypatch.setattr(
+        episodes,
+        "_init_carry",
+        lambda policy, slots: called.append(slots) or init_carry(policy, slots=slots),
+    )
     rules, decks = LENIENT_3P, evaluation_decks(LENIENT_3P, GAMES, 2)
     one, two = recurrent_policy(rules, 1), recurrent_policy(rules, 2)
-    for lineup in [(one, one, one), (one, two, one)]:
+    for lineup, rows in [((one, one, one), [48]), ((one, two, one), [24] * 3)]:
         records = play_games(lineup, rules, decks)
+        assert called == rows
+        called.clear()
         actions, score = play_seat_by_seat(lineup, rules, decks)
         np.testing.assert_array_equal(records.actions, actions)
         np.testing.assert_array_equal(records.scores, score)
         copies = tuple(policy.replace(weights=dict(policy.weights)) for policy in lineup)
         # equal but distinct objects: three calls instead of one
         assert_same(play_games(copies, rules, decks), records)
+        assert called == [24] * 3
+        called.clear()
 
 
 def test_seating_moves_policies_between_seats():

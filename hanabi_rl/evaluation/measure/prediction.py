@@ -26,6 +26,7 @@ from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games, step_seats
 from hanabi_rl.storage.jax_settings import with_fixed_settings
+from hanabi_rl.storage.program_cache import CachedJit
 from hanabi_rl.storage.progress import SOON_S, Progress
 
 if TYPE_CHECKING:
@@ -166,8 +167,7 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     parts = []
     with Progress("prediction", total=num_games, unit="games", quiet_s=SOON_S) as progress:
         for chunk in in_chunks(chunk_size, games.decks, games.actions):
-            logits = current_player_logits(policy, *chunk, rules=games.rules)
-            num_legal = _num_legal(*chunk, rules=games.rules)
+            logits, num_legal = current_player_logits(policy, *chunk, rules=games.rules)
             parts.append(jax.device_get((*_guesses(logits, chunk[1]), num_legal)))
             progress.update(min(len(parts) * chunk_size, num_games))
     guess, nll, rank, num_legal = join_chunks(parts, num_games)
@@ -260,7 +260,7 @@ def _kl(
     with Progress("KL", total=len(decks), unit="games", quiet_s=SOON_S) as progress:
         for chunk in in_chunks(chunk_size, decks, actions):
             expected, got = (
-                current_player_logits(p, *chunk, rules=rules) for p in (reference, policy)
+                current_player_logits(p, *chunk, rules=rules)[0] for p in (reference, policy)
             )
             valid = chunk[1] != rules.noop
             sums = _kl_sums(expected, got, valid, at), _rules_out(expected, got, valid)
@@ -278,13 +278,13 @@ def _check_not_nan(nats: np.ndarray) -> None:
         raise ValueError(f"expected logits that are numbers, got NaN in game {games[0]}")
 
 
-@functools.partial(jax.jit, static_argnames=("rules",))
+@functools.partial(CachedJit, static_argnames="rules")
 def current_player_logits(
     policy: Policy, decks: jax.Array, actions: jax.Array, *, rules: Rules
-) -> jax.Array:
-    """Logits of `policy` in the current player's seat at every position of n recorded games,
-    float32[n, T, A], zeros after the end. One compiled program per policy structure serves all
-    callers."""
+) -> tuple[jax.Array, jax.Array]:
+    """The current player at every position of n recorded games: logits of `policy` in its seat,
+    float32[n, T, A], zeros after the end, and number of legal actions, int32[n, T]. One compiled
+    program per policy structure serves all callers."""
 
     def read(carry: Any, timestep: tuple[Trajectory, jax.Array]) -> tuple[Any, jax.Array]:
         now, reset = timestep
@@ -296,7 +296,8 @@ def current_player_logits(
     first = jnp.arange(games.valid.shape[0]) == 0
     carry = policy.init_carry(len(decks) * rules.num_players)
     _, logits = jax.lax.scan(read, carry, (games, first))
-    return jnp.swapaxes(logits, 0, 1)
+    num_legal = jnp.sum(games.legal & games.decision[..., None], axis=(2, 3))
+    return jnp.swapaxes(logits, 0, 1), num_legal.T
 
 
 @jax.jit
@@ -309,13 +310,6 @@ def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Arra
     earlier = jnp.arange(logits.shape[-1]) < actions[..., None]
     rank = jnp.sum((logits > own) | ((logits == own) & earlier), axis=-1)
     return jnp.argmax(logits, axis=-1).astype(jnp.int32), nats, rank
-
-
-@functools.partial(jax.jit, static_argnames=("rules",))
-def _num_legal(decks: jax.Array, actions: jax.Array, *, rules: Rules) -> jax.Array:
-    """Legal actions of the current player at every position of n recorded games, int32[n, T]."""
-    games = replay(rules, decks, actions)
-    return jnp.sum(games.legal & games.decision[..., None], axis=(2, 3)).T
 
 
 @jax.jit

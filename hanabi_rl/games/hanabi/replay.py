@@ -17,6 +17,7 @@ from hanabi_rl.games.hanabi import dynamics as core
 from hanabi_rl.games.hanabi.dynamics import State
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.storage.program_cache import CachedJit
 
 Array = np.ndarray | jax.Array
 SMALL_CHUNK, CHUNK = 64, 1024  # games per batch: two compiled shapes serve files of any size
@@ -112,7 +113,8 @@ def replay_moves(rules: Rules, decks: Array, actions: Array, validate: bool = Tr
             reason.
     """
     if isinstance(decks, jax.core.Tracer) or isinstance(actions, jax.core.Tracer):
-        return _outcomes(rules, jnp.asarray(decks), jnp.asarray(actions))
+        traced: Outcomes = _outcomes.jitted(jnp.asarray(decks), jnp.asarray(actions), rules=rules)
+        return traced
     decks, actions = np.asarray(decks, np.uint8), np.asarray(actions, np.int32)
     chunk = SMALL_CHUNK if len(decks) <= SMALL_CHUNK else CHUNK
     parts = [
@@ -150,10 +152,10 @@ def _play_padded(rules: Rules, decks: np.ndarray, actions: np.ndarray, chunk: in
     decks = np.pad(decks, ((0, missing), (0, 0)))
     actions = np.pad(actions, ((0, missing), (0, 0)), constant_values=rules.noop)
     return Outcomes(
-        *(np.asarray(field)[: chunk - missing] for field in _outcomes(rules, decks, actions))
+        *(np.asarray(field)[: chunk - missing] for field in _outcomes(decks, actions, rules=rules))
     )
 
 
-@partial(jax.jit, static_argnums=0)
-def _outcomes(rules: Rules, decks: jax.Array, actions: jax.Array) -> Outcomes:
+@partial(CachedJit, static_argnames="rules")
+def _outcomes(decks: jax.Array, actions: jax.Array, *, rules: Rules) -> Outcomes:
     return jax.tree.map(jnp.transpose, replay(rules, decks, actions).outcome)
