@@ -195,7 +195,7 @@ def check_features_for_bot(feature_set: str | None, bot: str) -> None:
     if clones_own_features(feature_set, bot):
         raise ValueError(
             "network.features: expected facts or hint-history for a clone of bot:convention, whose "
-            "own rules `conventions` shows, got conventions"
+            f"own rules `conventions` shows, got {feature_set}"
         )
 
 

@@ -27,8 +27,6 @@ FORMAT_VERSION = 2  # of the cached games; 1 lacked `players`
 _PARTNER_MODELS = re.compile(r"[?&]partner_model=[^&]*")
 SAVE_EVERY = 64
 """Games per save for agents that search, which take seconds per game."""
-_generated: dict[Path, tuple[int, Games]] = {}
-"""Games of this process by cache file, with the time of its last change: not replayed again."""
 
 
 def demo_games(
@@ -60,7 +58,6 @@ def demo_games(
             )
     if _save(path, games):
         unfinished.unlink(missing_ok=True)
-        _generated[path] = path.stat().st_mtime_ns, games
     return games
 
 
@@ -84,9 +81,6 @@ def _cached(path: Path) -> Games | None:
     """Games of a cache file; None if it is missing or damaged."""
     if not path.exists():
         return None
-    changed, games = _generated.get(path, (None, None))
-    if changed == path.stat().st_mtime_ns:
-        return games
     try:
         return load_games(path)
     except GameDataError as error:

@@ -314,13 +314,14 @@ def _play_turn(
         begins = (table.dealt + jnp.cumsum(last) - 1) * games_per_series
         following = jnp.where(last, begins, table.game + 1)
         follows = ended & (following < task.count)
+        # a slot that never has a game shows a deal, one whose games are over its last position
+        deals = follows | (ended & (table.dealt == 0))
         dealt = dynamics.deal(rules, task.decks[following])
         return _Table(
             game=jnp.where(follows, following, jnp.where(ended, size, table.game)),
-            turn=jnp.where(follows, 0, after.turn),
+            turn=jnp.where(deals, 0, after.turn),
             dealt=table.dealt + (last & follows).sum(),
-            # an empty slot shows a deal too
-            state=select_games(ended, dealt, state),
+            state=select_games(deals, dealt, state),
         )
 
     after = jax.lax.cond(ended.any(), next_games, lambda: after)

@@ -122,8 +122,8 @@ def test_counts_and_features() -> None:
 
 
 def check_hints(table: PythonGame, notes: Notes, found: np.ndarray) -> None:
-    """Features of all hints: per slot, whether a failed card refuted the card's last hint, and
-    whether a hint of the same type touched it before."""
+    """Features of all hints: per slot, whether a card with the same last hint failed, and whether a
+    hint of the same type touched it before."""
     targets, colors, ranks = SMALL.num_players - 1, SMALL.num_colors, SMALL.num_ranks
     expected = np.zeros((targets * (colors + ranks), SMALL.hand_size, 2))
     for target in range(targets):
@@ -135,6 +135,15 @@ def check_hints(table: PythonGame, notes: Notes, found: np.ndarray) -> None:
             expected[target * colors + color, slot] = failed, counts["color"] > 0
             expected[targets * colors + target * ranks + rank, slot] = failed, counts["rank"] > 0
     np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+
+
+def test_counts_end_at_their_maximum() -> None:
+    """Eight hints count as seven, and leave the other counts as they are."""
+    word = jax.numpy.zeros((), jax.numpy.uint32)
+    for _ in range(8):
+        word = hint_outcomes._counted(word, 3, 3, jax.numpy.array(True))
+    counts = {name: int(count) for name, count in hint_outcomes.card_counts(word).items()}
+    assert counts == dict.fromkeys(CARD_COUNTS, 0) | {"rank": 7}
 
 
 def test_other_sets_keep_no_outcomes() -> None:

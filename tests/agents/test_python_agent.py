@@ -28,6 +28,7 @@ from hanabi_rl.agents.python_bot import (
     host_errors,
     read_size,
 )
+from hanabi_rl.games.hanabi.observation_decoder import ObservationDecoder
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.lifecycle import Game
@@ -218,6 +219,23 @@ def test_bots_are_asked_only_within_games(folder: Path) -> None:
     games = play_games(tuple(policies), RULES, decks_of(RULES, 32), seating=seating)
     assert len({*games.num_actions.tolist()}) > 3
     assert counting.calls == games.num_actions.sum()
+
+
+def test_bots_see_the_last_position_where_games_are_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slot without a next game shows the end of its last, not a deal that was never reset."""
+    follow, read = ObservationDecoder._follow, []
+
+    def recorded(self: ObservationDecoder, part: dict[str, np.ndarray]) -> Any:
+        read.append(part["last_kind"].any())
+        return follow(self, part)
+
+    monkeypatch.setattr(ObservationDecoder, "_follow", recorded)
+    rules = Rules(num_colors=1, num_ranks=3, hand_size=1, max_life_tokens=32, max_info_tokens=1)
+    bot = load_policy("python:mine.py:Counting", rules)
+    play_games((bot,) * 2, rules, decks_of(rules, 12))
+    assert len(read) > 100 and all(read)
 
 
 def test_step_depends_on_its_inputs_alone(folder: Path) -> None:

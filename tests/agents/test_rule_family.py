@@ -148,12 +148,12 @@ def without_tokens(members: Any, cards_left: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def first_move(members: Any, cards: jax.Array) -> jax.Array:
+def first_move(members: Any, cards: jax.Array, tokens: jax.Array) -> jax.Array:
     """Action probabilities [K, A] of the first player after the deal of a deck, if Y1 to Y3 were
     played and the rank of the other's newest card known."""
     state = game.deal(RULES, cards[None])
     seen = decode_observation(RULES, observe(RULES, state)[0, 0])
-    seen = seen._replace(played=jnp.uint32(0b111 << 5))
+    seen = seen._replace(played=jnp.uint32(0b111 << 5), info=tokens)
     seen = seen._replace(rank_named=seen.rank_named.at[1, 4].set(True))
     facts = rule_inputs(RULES, jnp.full((1, 5), RULES.all_cards, jnp.uint32), seen)
     legal = jnp.ones(RULES.num_actions, bool)
@@ -165,11 +165,12 @@ def first_move(members: Any, cards: jax.Array) -> jax.Array:
     return jax.vmap(probs)(members)
 
 
-def hints_of(text: str, fields: list[dict[str, Any]]) -> np.ndarray:
+def hints_of(text: str, fields: list[dict[str, Any]], tokens: int = 8) -> np.ndarray:
     """Probabilities of the hints [K, 10], colours first, in `first_move`."""
     bots = [make_bot("rules", RULES, **more) for more in fields]
     members = stack_policies(bots).stacks[0]
-    found = first_move(members, np.array(deck(f"R4 R4 P4 P4 G4 {text}"), np.int32))
+    cards = np.array(deck(f"R4 R4 P4 P4 G4 {text}"), np.int32)
+    found = first_move(members, cards, np.int32(tokens))
     return np.asarray(found)[:, COLOR : COLOR + 10]
 
 
@@ -196,6 +197,14 @@ def test_second_hint_rule() -> None:
     np.testing.assert_allclose(found, [useless, unknown, most, unknown], atol=1e-6)
     playable = hints_of("R2 R3 R1 B3 Y2", [{"second_hint": 3}])
     assert playable.argmax() == 5 + 0 and playable.max() == 1
+
+
+def test_hints_need_tokens() -> None:
+    fields: list[dict[str, Any]] = [{"random_hints": True}, {"second_hint": 1}]
+    saving = [{**more, "hint_tokens": 3} for more in fields]
+    for text, row in (("R3 R1 Y4 B3 Y1", 0), ("R2 R3 Y1 B3 Y2", 1)):
+        for tokens, hints in ((3, True), (2, False)):
+            assert hints_of(text, saving, tokens)[row].any() == hints, (row, tokens)
 
 
 def test_plays_at_deck_end_rule() -> None:
@@ -262,6 +271,8 @@ def test_rule_family_members_by_seed() -> None:
         "random_hints": False,
         "second_hint": 0,
     }
+    stacked = stack_policies([member, load_policy("bot:rules?seed=4")]).stacks[0]
+    assert len(stacked.identity()) == 64
     older = load_policy("bot:rules?seed=3&trusts=true")
     assert older.identity() == member.identity() == FIRST_HASH
     for wrong in ("seed=-2", "epsilon=0.3", "hint_tokens=9", "lookahead=3"):

@@ -63,7 +63,7 @@ def test_state_and_observation_features_agree(rules: Rules) -> None:
 
 @pytest.mark.parametrize(
     "feature_set",
-    ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("hint-history", "conventions"))],
+    ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in FEATURE_SETS[1:])],
 )
 def test_all_seats_keep_the_same_memory(feature_set: FeatureSet) -> None:
     rules = SMALL
@@ -85,7 +85,7 @@ def test_all_seats_keep_the_same_memory(feature_set: FeatureSet) -> None:
 
 @pytest.mark.parametrize(
     "feature_set",
-    ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in ("hint-history", "conventions"))],
+    ["facts", *(pytest.param(x, marks=pytest.mark.slow) for x in FEATURE_SETS[1:])],
 )
 def test_structured_logits_are_color_equivariant(feature_set: FeatureSet) -> None:
     rules = SMALL
@@ -134,7 +134,8 @@ def act(
 
 
 @pytest.mark.parametrize(
-    "feature_set", [*FEATURE_SETS[:2], pytest.param("conventions", marks=pytest.mark.slow)]
+    "feature_set",
+    [*FEATURE_SETS[:2], *(pytest.param(x, marks=pytest.mark.slow) for x in FEATURE_SETS[2:])],
 )
 def test_features_are_independent_of_hidden_cards(feature_set: FeatureSet) -> None:
     """The current player's hand is replaced by the next player's, slot by slot; its hints stay."""

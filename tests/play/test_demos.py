@@ -30,10 +30,8 @@ def test_demo_games_are_legal_cached_and_repeatable(cache, generated):
     games = demos.demo_games(TINY, "random", 12, seed=1)
     validate_games(games)
     assert len(games) == 12 and not games.unfinished.any()
-    assert demos.demo_games(TINY, "random", 12, seed=1) is games
-    demos._generated.clear()  # as in another process
     again = demos.demo_games(TINY, "random", 12, seed=1)
-    assert again is not games and len(generated) == 1
+    assert len(generated) == 1
     np.testing.assert_array_equal(again.actions, games.actions)
     np.testing.assert_array_equal(again.decks, games.decks)
     assert [path.parent for path in cache.rglob("*.safetensors")] == [cache / "demos"]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hanabi_rl.agents.bots.registry import RENAMED_PARAMETERS
 from hanabi_rl.agents.identity import agent_hash, source_hash, tag_treedef
@@ -88,7 +89,8 @@ class Bot(flax.struct.PyTreeNode):
         parameters = {
             first_names.get(name, name): x
             for name, x in self.parameters().items()
-            if name not in self.added_parameters or x != self.added_parameters[name]
+            if name not in self.added_parameters
+            or not np.array_equal(x, self.added_parameters[name])
         }
         spec = {"bot": self.name, "version": self.version, "parameters": parameters}
         own = not type(self).__module__.startswith("hanabi_rl.")

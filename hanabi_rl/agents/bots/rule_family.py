@@ -125,7 +125,7 @@ class RuleFamilyBot(RuleBot):
             only_if(self.trusts_hints, trusted),
             hinted,
             only_if(self.plays_at_deck_end, newest_at_the_end),
-            second_hint(self.hint_tokens, self.second_hint),
+            hint_otherwise(self.hint_tokens, self.second_hint),
             osawa,
             discard_unhinted(self.chop_newest),
             discard_oldest,
@@ -249,7 +249,7 @@ def useful_soon(
     return rule
 
 
-def second_hint(tokens: jax.Array | int, second_hint: jax.Array | int) -> Rule:
+def hint_otherwise(tokens: jax.Array | int, second_hint: jax.Array | int) -> Rule:
     """With at least `tokens`, give a hint as `RuleFamilyBot.second_hint`."""
 
     def rule(rules: Rules, facts: RuleInputs) -> jax.Array:

@@ -1,7 +1,8 @@
 """Outcomes of hints in the current game: evidence for or against an interpretation of a hint.
 
-Each card counts the hints that touched it, and how the cards that its last hint touched with it
-turned out: if the newest of three white cards was played and failed, the hint meant another one.
+Each card counts the hints that touched it. While it has the same last hint as another card of its
+hand, it also counts how that card turns out: if the newest of three white cards is played and
+fails, the hint meant another one. A later hint keeps these counts.
 Each hand counts how many of its hinted cards were playable at their last hint, by type of hint.
 Everything is public when counted. Unlike a profile (`profile.py`), nothing outlives the game.
 """
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from hanabi_rl.agents.structured.hint_memory import HintSnapshot
 
 CARD_COUNTS = ("color", "rank", "scored", "failed", "discarded")
-"""Counts of a card: colour and rank hints that touched it; cards that its last hint touched with it
-and that have scored, failed or been discarded since."""
+"""Counts of a card: colour and rank hints that touched it; cards with the same last hint as it that
+scored, failed or were discarded."""
 _CARD_BITS = 3
 
 HINT_TYPES = 4
@@ -65,7 +66,8 @@ def update_card_counts(
     last = seat_obs.last
     hinted, age = record.hinted[0], record.age[0]
     left = last.actor[:, None] & last.slot & hinted  # at most one card
-    hint_age = jnp.max(jnp.where(left, age, 0), axis=(0, 1))  # names a hint: one move each
+    # names a hint, one move each; hints of 255 or more moves ago are one
+    hint_age = jnp.max(jnp.where(left, age, 0), axis=(0, 1))
     mates = last.actor[:, None] & hinted & (age == hint_age) & jnp.any(left, axis=(0, 1))
     touched = last.touched & last.target[:, None]
     events = {
@@ -117,8 +119,8 @@ def card_columns(of_card: jax.Array, of_hand: jax.Array, record: HintSnapshot) -
 
 
 def hint_columns(rules: Rules, touched: jax.Array, of_card: jax.Array) -> Columns:
-    """Features of hints per slot [P - 1, C + R, H, N]: whether the card's last hint was refuted by
-    a failed card, and whether the card had a hint of the same type; `of_card` [P - 1, H, N]."""
+    """Features of hints per slot [P - 1, C + R, H, N]: whether a card with the same last hint
+    failed, and whether the card had a hint of the same type; `of_card` [P - 1, H, N]."""
     counts = {name: count[:, None] for name, count in card_counts(of_card).items()}
     is_rank = jnp.arange(rules.num_colors + rules.num_ranks)[:, None, None] >= rules.num_colors
     same = jnp.where(is_rank, counts["rank"], counts["color"]) > 0
