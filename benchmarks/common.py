@@ -135,9 +135,7 @@ def machine() -> Record:
         "cores used",
         "device": jax.devices()[0].device_kind,
         "versions": f"Python {platform.python_version()}, jax {jax.__version__}",
-        "malloc": os.environ.get(
-            "GLIBC_TUNABLES", "default"
-        ),  # huge pages matter: docs/performance.md
+        "malloc": os.environ.get("GLIBC_TUNABLES", "freed memory kept"),
     }
 
 

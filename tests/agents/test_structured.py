@@ -103,7 +103,7 @@ def rename(rules: Rules, memory: Memory, perm: jax.Array) -> Memory:
     """Permute the colours of the memory's card sets, card by card in NumPy."""
     words, perms = np.asarray(memory.cards), np.asarray(perm)
     renamed = words.copy()
-    sets = [w for w in range(words.shape[-1]) if w not in (0, 3, 6)]
+    sets = [w for w in range(words.shape[-1]) if w not in (0, 3, 6, 9, 10)]
     for w in sets:
         renamed[..., w] = 0
         for card in range(rules.num_cards):
