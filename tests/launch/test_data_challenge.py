@@ -295,7 +295,8 @@ def test_clone_plays_with_partner(tmp_path: Path, capsys: pytest.CaptureFixture[
         ({"kl_weight": 1.5}, "--kl-weight: expected a number from 0 to 1, got 1.5"),
         (
             {"features": "all"},
-            "--features: expected one of 'facts', 'hint-history', 'conventions', got 'all'",
+            "--features: expected one of 'facts', 'hint-history', 'conventions', 'hint-outcomes', "
+            "got 'all'",
         ),
         ({"methods": ("sad",)}, "--methods: expected some of bc, hdr_ippo, br_bc, ippo, got sad"),
         (
