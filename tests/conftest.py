@@ -29,6 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "--xla_llvm_disable_expensive_passes=true",
     )
     os.environ.setdefault("XLA_FLAGS", " ".join(quickly))
+    # any setting stops commands from keeping freed memory: hundreds of programs share this process
+    os.environ.setdefault("MALLOC_PERTURB_", "0")
     if not hasattr(config, "workerinput") and hasattr(config, "cache"):
         drop_old_programs(config.cache.mkdir("compiled"))
     if hasattr(config, "workerinput") or config.option.dist == "no":
