@@ -299,9 +299,9 @@ def test_export_evaluates_written_policy(
 
 def test_bundled_agents_have_complete_cards(capsys: pytest.CaptureFixture[str]) -> None:
     agents = {agent["name"]: agent for agent in agent_catalog()["agents"]}
-    # compressed as in a wheel, which must stay below 10 MB; the other files take 0.8 MB
+    # compressed as in a wheel, which must stay below 12 MB; the other files take 0.8 MB
     packed = sum(len(zlib.compress(path.read_bytes())) for path in BUNDLED_DIR.iterdir())
-    assert bundled_files() and packed < 9.2e6
+    assert bundled_files() and packed < 11.2e6
     for name, path in bundled_files().items():
         card = agents[f"agent:{name}"]
         assert read_rules(path).num_players == card["players"]

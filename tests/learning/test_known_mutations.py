@@ -225,7 +225,7 @@ def test_bc_selection_decks_and_tie_break(purposes: Any, monkeypatch: pytest.Mon
     )
     config: Any = SimpleNamespace(selfplay_every=1, epochs=4, selfplay_games=8, seed=0)
     learner: Any = object.__new__(bc_run.BCLearner)
-    learner.bc = SimpleNamespace(policy=lambda state: state, learning_rate=lambda step: 0.0)
+    learner.bc, learner.learning_rate = SimpleNamespace(policy=lambda state: state), float
     learner.validation, learner.config = None, config
     monkeypatch.setattr(parallel, "fetch", lambda tree: "policy")
     none: Any = None
