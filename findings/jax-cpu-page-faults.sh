@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # jax 0.10.2, CPU, Linux with glibc.
 #
-# Behaviour: a compiled program allocates its temporary memory anew in every call. Blocks of this
+# Behaviour: a compiled program allocates its temporary memory again in every call. Blocks of this
 # size come from mmap and go back after the call, so every call touches fresh pages, which the
 # kernel zeroes one by one: thousands of page faults per call, a large part of the time of a small
 # training step. With glibc told to keep freed memory the faults disappear; values are equal.

@@ -10,6 +10,7 @@ import numpy as np
 
 from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.loading import expand_seed_ranges, load_policy
+from hanabi_rl.agents.structured.hint_memory import has_conventions
 from hanabi_rl.algorithms.base import Algorithm
 from hanabi_rl.algorithms.bc_training import BCConfig, train_bc
 from hanabi_rl.data.files import load_distinct_games, load_games, load_nonempty_games
@@ -27,6 +28,7 @@ from hanabi_rl.evaluation.reporting.training_report import link_lines, score_tab
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.cloning import BCTrainConfig
+from hanabi_rl.nn.structured_network import FeatureSet
 from hanabi_rl.play.demos import demo_games, demonstrators
 from hanabi_rl.play.game_episodes import play_episodes, records_of
 from hanabi_rl.runs.config import with_game
@@ -184,13 +186,13 @@ def game_input_hashes(
     return found
 
 
-def clones_own_features(feature_set: str | None, bot: str) -> bool:
+def clones_own_features(feature_set: FeatureSet | None, bot: str) -> bool:
     """True if a clone of `bot` would see the bot's own rules: the conventions features are what
     `bot:convention` infers, so nothing would be left to learn."""
-    return feature_set in ("conventions", "hint-outcomes") and "convention" in bot
+    return feature_set is not None and has_conventions(feature_set) and "convention" in bot
 
 
-def check_features_for_bot(feature_set: str | None, bot: str) -> None:
+def check_features_for_bot(feature_set: FeatureSet | None, bot: str) -> None:
     """Raise ValueError if `clones_own_features`."""
     if clones_own_features(feature_set, bot):
         raise ValueError(

@@ -29,9 +29,9 @@ def keep_freed_memory() -> None:
     """With glibc: keep freed memory for the next allocation, unless MALLOC_* or GLIBC_TUNABLES set
     how memory is allocated.
 
-    A compiled program allocates its temporary arrays anew in every call; from the operating system
-    they arrive as pages to be zeroed one by one, a third of a Q-learning update on a CPU. Here all
-    memory comes from one heap, of which 1 GiB or more stays after it is freed.
+    A compiled program allocates its temporary arrays again in every call; from the operating system
+    they arrive as pages to be zeroed one by one, a third of a small training step on a CPU. Here
+    all memory comes from one heap, of which 1 GiB or more stays after it is freed.
     """
     chosen = "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
     chosen |= any(name.startswith("MALLOC_") for name in os.environ)

@@ -97,10 +97,7 @@ class CachedJit:
     @functools.cached_property
     def jitted(self) -> Any:
         """The function under `jax.jit`, without the cache."""
-        return self._jit(self._function)
-
-    def _jit(self, function: Callable[..., Any]) -> Any:
-        return quick_jit(function, **self._options)
+        return quick_jit(self._function, **self._options)
 
     def __call__(self, *args: Any, **static: Any) -> Any:
         """Call the function, compiled."""
@@ -138,7 +135,7 @@ class CachedJit:
 
         def lower() -> Any:
             # again: the program of an earlier call may come from JAX's cache (`_without_jax_cache`)
-            return self._jit(function).lower(*args, **static)
+            return quick_jit(function, **self._options).lower(*args, **static)
 
         lowered = None
         index = folder / _hash(package_hash(), self._name, words)

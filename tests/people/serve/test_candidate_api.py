@@ -283,7 +283,7 @@ def test_keys_open_only_their_kind(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("players", "count"), [(2, 6), *(pytest.param(n, 500, marks=pytest.mark.slow) for n in (2, 3))]
+    ("players", "count"), [(2, 16), *(pytest.param(n, 500, marks=pytest.mark.slow) for n in (2, 3))]
 )
 def test_frames_do_not_depend_on_hidden_cards(players: int, count: int) -> None:
     rules = Rules(num_players=players)
