@@ -32,7 +32,7 @@ from hanabi_rl.evaluation.measure.partner_set import play_partners, read_partner
 from hanabi_rl.evaluation.overcooked.interdependence import count_links, interdependence_ratios
 from hanabi_rl.evaluation.overcooked.unit_tests import category_means, run_tests
 from hanabi_rl.games.overcooked.traces import Traces
-from hanabi_rl.launch.zero_shot import ComparisonRuns, ZeroShot
+from hanabi_rl.launch.zero_shot import ComparisonRuns, Method, ZeroShot
 from hanabi_rl.learning.biased_rewards import OvercookedEventWeights
 from hanabi_rl.learning.rewards import GameShaping
 from hanabi_rl.play.game_episodes import play_episodes
@@ -41,13 +41,7 @@ from hanabi_rl.storage.files import read_json, write_json
 KITCHENS = FC, CO, CC = "forced_coordination", "coordination_ring", "counter_circuit"
 Rows = dict[str, dict[str, Any]]
 """Row -> measure -> value, or the values of which the table has the interquartile mean."""
-METHODS: dict[str, Callable[[ComparisonRuns, int], Path]] = {
-    "SP": ComparisonRuns.selfplay,
-    "E3T": lambda runs, seed: runs.without_partners("e3t", seed),
-    "FCP": ComparisonRuns.fcp,
-    "HSP": ComparisonRuns.hsp,
-}
-"""Method -> its run of a seed."""
+METHODS: tuple[Method, ...] = ("SP", "E3T", "FCP", "HSP")
 LEARNING = {"shaping": GameShaping(shaping_anneal_end=0.8)}
 """Fields of all runs: the presets' shaping reward is gone before short runs score in counter
 circuit."""
@@ -143,7 +137,7 @@ def interdependence(of: Setting) -> Rows:
     recorded = Traces(layout, human.starts, human.actions, human.lengths)
     rows = {"human games": links(recorded.first(proxy.rules.horizon))}
     folders: dict[str, str | Path] = {
-        name: METHODS[name](of.runs, of.seed) for name in ("SP", "FCP", "E3T")
+        name: of.runs.methods[name](of.seed) for name in ("SP", "FCP", "E3T")
     }
     folders |= {"HDR-IPPO": of.agents / "hdr", "clone": of.clone}
     for name, folder in folders.items():
@@ -165,7 +159,7 @@ def links(traces: Traces) -> dict[str, float]:
 def zero_shot(of: Setting) -> Rows:
     """ZSC-Eval: returns and BR-Prox of each method with the chosen partners."""
     chosen = read_partners(of.runs.partners())
-    folders = {name: make(of.runs, of.seed) for name, make in METHODS.items()}
+    folders = {name: of.runs.methods[name](of.seed) for name in METHODS}
     names = [*map(str, folders.values()), *(partner.agent for partner in chosen.partners)]
     policies = load_agents(names)
     setting = EvalSetting(GAMES, of.seed).of_game(policies[0].rules)

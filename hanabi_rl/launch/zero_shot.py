@@ -105,6 +105,21 @@ class ComparisonRuns:
     def __init__(self, config: ZeroShot) -> None:
         self.config, self.folder = config, Path(config.out)
 
+    @property
+    def methods(self) -> dict[Method, Callable[[int], Path]]:
+        """Method -> the run folder of a seed."""
+        return {
+            "SP": self.selfplay,
+            "FCP": self.fcp,
+            "HSP": self.hsp,
+            "E3T": partial(self.without_partners, "e3t"),
+            "MEP": self.mep,
+            "TrajeDi": self.trajedi,
+            "COLE": partial(self.without_partners, "cole"),
+            # its network is computed for every player
+            "Any-Play": partial(self.without_partners, "any_play", current_player_only=False),
+        }
+
     def make(self, algorithm: str, name: str, steps: int, **fields: Any) -> Path:
         """Run folder of an algorithm's preset with these fields."""
         base = self.base(algorithm, steps)
@@ -272,22 +287,11 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         )
     runs.folder.mkdir(parents=True, exist_ok=True)
     partners = runs.partners()
-    methods: dict[Method, Callable[[int], Path]] = {
-        "SP": runs.selfplay,
-        "FCP": runs.fcp,
-        "HSP": runs.hsp,
-        "E3T": partial(runs.without_partners, "e3t"),
-        "MEP": runs.mep,
-        "TrajeDi": runs.trajedi,
-        "COLE": partial(runs.without_partners, "cole"),
-        # its network is computed for every player
-        "Any-Play": partial(runs.without_partners, "any_play", current_player_only=False),
-    }
+    methods = runs.methods
     agents: list[str] = []
     groups: list[str] = []
     for name in dict.fromkeys(config.methods):
-        make = methods[name]
-        latest = [str(make(seed) / LATEST_POLICY) for seed in range(config.runs)]
+        latest = [str(methods[name](seed) / LATEST_POLICY) for seed in range(config.runs)]
         agents += latest
         groups.append(f"{name}={','.join(latest)}")
     return [

@@ -80,10 +80,10 @@ def test_zero_shot_divides_by_the_best_response_at_the_same_seat(tmp_path, monke
     write_file(network, network_policy(rules, 0))
     partner = EvalPartner(agent="bot:errand", score=(50.0, 0.0), mid_skill="mid")
     write_partners(partners, PartnerSet(candidates=5, br_div=2.0, partners=(partner,)))
-    methods = {"SP": lambda runs, seed: network, "E3T": lambda runs, seed: "bot:errand"}
-    monkeypatch.setattr(papers, "METHODS", methods)
+    methods = {"SP": lambda seed: network, "E3T": lambda seed: "bot:errand"}
+    monkeypatch.setattr(papers, "METHODS", tuple(methods))
     monkeypatch.setattr(papers, "GAMES", 3)
-    runs = SimpleNamespace(partners=lambda: partners)
+    runs = SimpleNamespace(partners=lambda: partners, methods=methods)
     rows = papers.zero_shot(papers.Setting(2, tmp_path, runs, ""))
     errand = load_policy("bot:errand", rules)
     alike = play_episodes((errand, errand), 3, 2).scores.mean()

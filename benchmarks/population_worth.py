@@ -1,0 +1,116 @@
+"""Scores with unseen partners of methods with and without populations, for equal training steps.
+
+    python benchmarks/population_worth.py RUNS [--seeds 0 1 2] [--csv docs/results]
+
+2-player Hanabi, structured networks (presets `quick`). Every agent costs 2.4 million environment
+steps: self-play, E3T and COLE in one run; FCP, MEP and TrajeDi in four members of 400,000 steps,
+each at its start, middle and end, and a best response of 800,000 steps to these twelve. Each agent
+then plays the partners of `hanabi-rl gauntlet`; no method met them. `minutes` are of training, that
+of members and evaluations included. Finished runs and games are kept in RUNS: the same command
+resumes, and adds seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import common
+import numpy as np
+
+from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.evaluation.measure.gauntlet import GauntletResult, gauntlet_partners, run_gauntlet
+from hanabi_rl.launch.zero_shot import ComparisonRuns, Method, ZeroShot
+from hanabi_rl.storage.files import read_json, write_json
+
+IN_ONE_RUN: tuple[Method, ...] = ("SP", "E3T", "COLE")
+WITH_POPULATION: tuple[Method, ...] = ("FCP", "MEP", "TrajeDi")
+STEPS, MEMBERS, MEMBER_STEPS = 2_400_000, 4, 400_000
+SERIES, GAMES = 20, 5  # with each partner, for each seat in the first game
+
+
+class TimedRuns(ComparisonRuns):
+    """Runs of a comparison, and the minutes of training of all that one agent needs."""
+
+    def __init__(self, folder: Path, member_steps: int, agent_steps: int) -> None:
+        steps = {"selfplay_steps": member_steps, "agent_steps": agent_steps}
+        super().__init__(
+            ZeroShot(out=str(folder), preset="quick", lr=1e-3, selfplay_runs=MEMBERS, **steps)
+        )
+        self.needed = set[Path]()
+
+    def make(self, algorithm: str, name: str, steps: int, **fields: Any) -> Path:
+        """See `ComparisonRuns`."""
+        run = super().make(algorithm, name, steps, **fields)
+        self.needed.add(run)
+        return run
+
+    def agent(self, method: Method, seed: int) -> tuple[Path, float]:
+        """Run folder of an agent, and minutes."""
+        self.needed.clear()
+        run = self.methods[method](seed)
+        return run, sum(map(training_minutes, self.needed))
+
+
+def training_minutes(run: Path) -> float:
+    """Minutes of training of a run, sessions that were stopped included."""
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return float(json.loads(lines[-1])["wall_s"]) / 60
+
+
+def figures(run: Path, played: Path) -> dict[str, float]:
+    """Scores of an agent: self-play, mean over families of partners, and each family."""
+    if not played.is_file():
+        policy = load_policy(run)
+        found = run_gauntlet(str(run), policy, gauntlet_partners(policy), (), SERIES, GAMES)
+        write_json(played, of_result(found))
+    figures: dict[str, float] = read_json(played)
+    return figures
+
+
+def of_result(found: GauntletResult) -> dict[str, float]:
+    """Figures of an agent."""
+    families = {name: interval.mean for name, interval in found.families().items()}
+    mean = float(np.mean(list(families.values())))
+    return {"self-play": found.self_play.mean.mean, "unseen": mean, **families}
+
+
+def line(method: str, found: list[dict[str, float]]) -> dict[str, Any]:
+    """Row of a method: mean over seeds of each figure, and the range of that of unseen partners."""
+    means = {name: round(float(np.mean([of[name] for of in found])), 2) for name in found[0]}
+    unseen = [of["unseen"] for of in found]
+    bounds = {"unseen min": round(min(unseen), 2), "unseen max": round(max(unseen), 2)}
+    return {"method": method, "seeds": len(found), **bounds, **means}
+
+
+def main() -> None:
+    """Print the table after each seed; with --csv, write it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--csv", type=Path)
+    args = parser.parse_args()
+    one_run = TimedRuns(args.runs / "one-run", STEPS, STEPS)
+    population = TimedRuns(args.runs / "population", MEMBER_STEPS, STEPS - MEMBERS * MEMBER_STEPS)
+    found: dict[Method, list[dict[str, float]]] = {}
+    for seed in args.seeds:
+        for method in (*IN_ONE_RUN, *WITH_POPULATION):
+            runs = one_run if method in IN_ONE_RUN else population
+            run, minutes = runs.agent(method, seed)
+            scores = figures(run, runs.folder / f"{method}-{seed}.json")
+            found.setdefault(method, []).append({"minutes": minutes, **scores})
+            print(json.dumps(line(method, found[method])), flush=True)
+        if args.csv:
+            rows = [line(method, of_seeds) for method, of_seeds in found.items()]
+            with (args.csv / "population-worth.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, rows[0])
+                writer.writeheader()
+                writer.writerows(rows)
+    print(json.dumps(common.machine()))
+
+
+if __name__ == "__main__":
+    main()
