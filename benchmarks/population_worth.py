@@ -18,7 +18,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
 
 from hanabi_rl.agents.loading import load_policy
@@ -53,6 +52,15 @@ class TimedRuns(ComparisonRuns):
         self.needed.clear()
         run = self.methods[method](seed)
         return run, sum(map(training_minutes, self.needed))
+
+
+def comparison(folder: Path) -> tuple[TimedRuns, TimedRuns]:
+    """Runs of the methods in one run, and of those with a population."""
+    response_steps = STEPS - MEMBERS * MEMBER_STEPS
+    return (
+        TimedRuns(folder / "one-run", STEPS, STEPS),
+        TimedRuns(folder / "population", MEMBER_STEPS, response_steps),
+    )
 
 
 def training_minutes(run: Path) -> float:
@@ -93,8 +101,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
-    one_run = TimedRuns(args.runs / "one-run", STEPS, STEPS)
-    population = TimedRuns(args.runs / "population", MEMBER_STEPS, STEPS - MEMBERS * MEMBER_STEPS)
+    one_run, population = comparison(args.runs)
     found: dict[Method, list[dict[str, float]]] = {}
     for seed in args.seeds:
         for method in (*IN_ONE_RUN, *WITH_POPULATION):
@@ -109,7 +116,6 @@ def main() -> None:
                 writer = csv.DictWriter(file, rows[0])
                 writer.writeheader()
                 writer.writerows(rows)
-    print(json.dumps(common.machine()))
 
 
 if __name__ == "__main__":
