@@ -167,6 +167,7 @@ class RolloutLearner:
             in_axes=(None, 0, None),
             out_axes=(None, 0, None),
             donate_argnums=(0, 1),
+            quickly=self.network.inputs == "structured",
         )
 
     def update(
