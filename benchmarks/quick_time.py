@@ -3,8 +3,8 @@
     python benchmarks/quick_time.py --json
     python benchmarks/quick_time.py --command "ippo --preset small" --cache FOLDER
 
-A thread looks every 5 ms at the main thread's stack and counts the core seconds since the last look
-there, of all threads. Parts: `demos` (games to clone), `measure` (all evaluations), `clone`,
+A thread looks every 20 ms at the main thread's stack and counts the core seconds since the last
+look there, of all threads and itself. Parts: `demos` (games to clone), `measure` (all evaluations), `clone`,
 `train`, `start` (the rest). In each, `import`, `trace`, `lower` and `compile` are Python's and
 JAX's, `run` is the rest. `programs`: those that compile for 0.5 core seconds or more.
 
@@ -39,7 +39,7 @@ KINDS = {
     "backend_compile_and_load": "compile",
 }
 """Function -> kind of work; of several functions in a stack the innermost counts."""
-EVERY_S = 0.005
+EVERY_S = 0.02
 
 
 def place(thread: int) -> tuple[str, str, str]:
