@@ -6,6 +6,7 @@ from typing import Any
 
 from support.benchmarks import benchmark
 
+benchmark("common")
 quick_time = benchmark("quick_time")
 
 
