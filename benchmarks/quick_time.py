@@ -44,7 +44,8 @@ EVERY_S = 0.02
 
 def place(thread: int) -> tuple[str, str, str]:
     """Part, kind of work and compiled program that a thread is at."""
-    files, kind, program = set(), "run", ""
+    files: set[str] = set()
+    kind, program = "run", ""
     frame = sys._current_frames().get(thread)
     while frame is not None:
         name = frame.f_code.co_name
@@ -70,8 +71,8 @@ def measure(command: str = "hdr_ippo --kl-weight 0.25", cache: str = "") -> comm
     """Runs a command in this process; returns the JSON record."""
     spent: Counter[tuple[str, str, str]] = Counter()
     ended = threading.Event()
-    args = spent, ended
-    watcher = threading.Thread(target=watch, args=(threading.get_ident(), *args), daemon=True)
+    args = threading.get_ident(), spent, ended
+    watcher = threading.Thread(target=watch, args=args, daemon=True)
     for name in ("JAX_ENABLE_COMPILATION_CACHE", "JAX_COMPILATION_CACHE_DIR"):
         os.environ.pop(name, None)
     script, *flags = shlex.split(command)
