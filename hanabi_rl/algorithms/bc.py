@@ -23,7 +23,7 @@ from hanabi_rl.data.game_records import (
 from hanabi_rl.data.games import Games, concatenate_games
 from hanabi_rl.data.split import split_games
 from hanabi_rl.evaluation.measure.prediction import Prediction, predict
-from hanabi_rl.evaluation.measure.selfplay import SelfPlayResult, evaluate_selfplay, summary_dict
+from hanabi_rl.evaluation.measure.selfplay import SelfPlayResult, clone_selfplay, summary_dict
 from hanabi_rl.evaluation.reporting.training_report import link_lines, score_table
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.learning import parallel
@@ -233,7 +233,7 @@ def report(config: BCConfig, run_dir: Path, validation: Any) -> dict[str, Any]:
         # several criteria often select the same epoch
         if (identity := policy.identity()) not in measured:
             measured[identity] = (
-                evaluate_selfplay(policy, config.report_games, config.seed),
+                clone_selfplay(policy, config.report_games, config.seed),
                 predict(policy, validation),
             )
         played, read = measured[identity]

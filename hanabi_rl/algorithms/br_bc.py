@@ -28,7 +28,7 @@ from hanabi_rl.algorithms.training_partners import (
     score_with_partners,
 )
 from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
-from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
+from hanabi_rl.evaluation.measure.selfplay import clone_selfplay, evaluate_selfplay
 from hanabi_rl.evaluation.reporting.training_report import link_lines, score_dict, score_table
 from hanabi_rl.learning.config import NonNegativeSteps
 from hanabi_rl.learning.partner_population import stack_policies
@@ -110,7 +110,7 @@ class BRBC(PPOAlgorithm):
         games, seed = config.report_games, config.seed
         played = evaluate_selfplay(policy, games, seed)
         scores = {
-            "bc_selfplay": ("BC self-play", evaluate_selfplay(clone, games, seed).summary),
+            "bc_selfplay": ("BC self-play", clone_selfplay(clone, games, seed).summary),
             "selfplay": ("BR-BC self-play", played.summary),
             "crossplay_with_bc": (
                 "BR-BC with BC",

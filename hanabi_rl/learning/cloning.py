@@ -151,7 +151,11 @@ class BC:
         """`update` on all devices: (state, examples, sharded batch) -> (state, metrics)."""
         check_divides("batch_size", self.config.batch_size, "devices", parallel.num_devices())
         return parallel.data_parallel(
-            self.update, in_axes=(None, None, 0), out_axes=(None, None), donate_argnums=(0,)
+            self.update,
+            in_axes=(None, None, 0),
+            out_axes=(None, None),
+            donate_argnums=(0,),
+            quickly=self.config.network.inputs == "structured",
         )
 
     def update(

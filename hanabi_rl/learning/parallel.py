@@ -17,6 +17,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from hanabi_rl.storage.program_cache import quick_jit
+
 AXIS = "devices"
 T = TypeVar("T")
 
@@ -168,6 +170,8 @@ def data_parallel(
     in_axes: tuple[int | None, ...],
     out_axes: tuple[int | None, ...],
     donate_argnums: tuple[int, ...] = (),
+    *,
+    quickly: bool = False,
 ) -> Callable[..., Any]:
     """Compile `function` to run on all devices at once, each on its shard.
 
@@ -177,7 +181,17 @@ def data_parallel(
         out_axes: 0 (sharded) or None (replicated; must be equal on all devices) for each result.
         donate_argnums: arguments whose buffers the results may reuse; the caller must not use them
             afterwards.
+        quickly: compile as `quick_jit` does on one CPU.
     """
-    return jax.pmap(
+    mapped = jax.pmap(
         function, axis_name=AXIS, in_axes=in_axes, out_axes=out_axes, donate_argnums=donate_argnums
+    )
+    if not quickly or num_devices() > 1 or jax.default_backend() != "cpu":
+        return mapped
+    places = [
+        tuple(_placement(PartitionSpec() if axis is None else PartitionSpec(AXIS)) for axis in axes)
+        for axes in (in_axes, out_axes)
+    ]
+    return quick_jit(
+        mapped, in_shardings=places[0], out_shardings=places[1], donate_argnums=donate_argnums
     )

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.struct
 import jax
@@ -75,6 +75,7 @@ class PPO(RolloutLearner):
     learner_fraction: float = 1.0
     """Mean fraction of decisions made by the learner; minibatches of single timesteps then omit
     partners' decisions, which carry no gradient."""
+    compiles_quickly: ClassVar[bool] = True
 
     @property
     def privileged(self) -> PrivilegedInputFn | None:

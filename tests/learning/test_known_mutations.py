@@ -193,8 +193,8 @@ def purposes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[Any, ...]
 
     for module in (bc_run, br_bc_run, training_partners, ppo_runner, clone_comparison):
         for name, fake in (
-            ("evaluate_selfplay", selfplay), ("evaluate_pair", pair), ("kl_between", kl),
-            ("evaluate_with_partners", with_partners),
+            ("evaluate_selfplay", selfplay), ("clone_selfplay", selfplay), ("evaluate_pair", pair),
+            ("kl_between", kl), ("evaluate_with_partners", with_partners),
         ):  # fmt: skip
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, fake)

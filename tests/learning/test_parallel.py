@@ -1,7 +1,14 @@
-"""Reductions over devices."""
+"""Reductions over devices; programs that compile quickly."""
 
+from typing import Any
+
+import jax
 import numpy as np
+import pytest
 from support.processes import run_python
+
+from hanabi_rl.learning import parallel
+from hanabi_rl.storage.program_cache import QUICKLY
 
 LARGEST = """
 import jax, numpy as np
@@ -21,3 +28,33 @@ def test_nan_survives_max_over_devices() -> None:
     found = np.array([line.split() for line in run_python(LARGEST, devices=4).splitlines()], float)
     assert found.shape == (12, 2) and np.isnan(found[:4]).all()
     np.testing.assert_array_equal(found[:, 0], found[:, 1])
+
+
+def test_quick_program_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the options of `quick_jit`, compiled once, for its own results too."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    options: list[Any] = []
+    jit = jax.jit
+
+    def recorded(function: Any, **given: Any) -> Any:
+        options.append(given.get("compiler_options"))
+        return jit(function, **given)
+
+    def update(total: Any, rows: Any) -> Any:
+        return total + parallel.psum(rows.sum()), rows * 2, rows.max()
+
+    monkeypatch.setattr(jax, "jit", recorded)
+    found = []
+    for quickly in (False, True):
+        run = parallel.data_parallel(
+            update, (None, 0), (None, 0, None), donate_argnums=(0, 1), quickly=quickly
+        )
+        total = parallel.replicate(np.float32(1))
+        rows = parallel.shard(np.arange(6, dtype=np.float32).reshape(3, 2))
+        for _ in range(2):
+            total, rows, largest = run(total, rows)
+        found.append((total, parallel.unshard(rows), largest))
+    assert QUICKLY in options and run._cache_size() == 1
+    for plain, quick in zip(*found, strict=True):
+        np.testing.assert_array_equal(plain, quick)
+    assert float(total) == 1 + 15 + 30 and float(largest) == 10

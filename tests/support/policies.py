@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from support.compiled import init_params
 
+from hanabi_rl.agents.identity import agent_hash
 from hanabi_rl.agents.policy import NetworkPolicy, PolicyInfo
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.nn.networks import NetworkConfig
@@ -20,6 +21,9 @@ class RecurrentPolicy:
     weights: dict[str, jax.Array]
     rules: Rules = flax.struct.field(pytree_node=False)
     traces: ClassVar[list[str]] = []  # one entry per trace of `step`
+
+    def identity(self) -> str:
+        return agent_hash("recurrent", self.weights)
 
     def init_carry(self, batch: int) -> jax.Array:
         return jnp.zeros((batch, 16))

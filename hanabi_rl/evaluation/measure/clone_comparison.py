@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from hanabi_rl.evaluation.measure.crossplay import CrossPlayResult, evaluate_pair
 from hanabi_rl.evaluation.measure.prediction import Divergence, Prediction, kl_between, predict
 from hanabi_rl.evaluation.measure.ratio import Ratio
-from hanabi_rl.evaluation.measure.selfplay import SelfPlayResult, evaluate_selfplay
+from hanabi_rl.evaluation.measure.selfplay import (
+    SelfPlayResult,
+    clone_selfplay,
+    evaluate_selfplay,
+)
 
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
@@ -42,7 +46,7 @@ def compare_with_clone(
             f"expected at least {MIN_GAMES} games for a reported score, got {num_games}"
         )
     return CloneComparison(
-        bc=evaluate_selfplay(bc, num_games, seed),
+        bc=clone_selfplay(bc, num_games, seed),
         policy=evaluate_selfplay(policy, num_games, seed),
         crossplay=evaluate_pair(policy, bc, num_games, seed),
         kl=kl_between(bc, policy, KL_GAMES, seed),

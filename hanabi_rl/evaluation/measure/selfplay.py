@@ -169,6 +169,22 @@ def evaluate_selfplay(
     return SelfPlayResult(summary=summary, records=records, rules=rules)
 
 
+_reported: dict[tuple[str, int, int], SelfPlayResult] = {}
+_KEPT_REPORTS = 3
+"""As many as the policies of a clone."""
+
+
+def clone_selfplay(clone: Policy, num_games: int, seed: int) -> SelfPlayResult:
+    """`evaluate_selfplay` of a clone for a report: the last results are kept, because the run that
+    trains a clone and the one that learns from it both report its games."""
+    key = clone.identity(), num_games, seed
+    if key not in _reported:
+        if len(_reported) == _KEPT_REPORTS:
+            del _reported[next(iter(_reported))]
+        _reported[key] = evaluate_selfplay(clone, num_games, seed)
+    return _reported[key]
+
+
 def game_link(rules: Rules, records: Games, index: int) -> str:
     """hanab.live replay link of one recorded game."""
     return replay_link(rules, records.decks[index], records.moves(index))

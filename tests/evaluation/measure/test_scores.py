@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from support.policies import CountingPolicy, clock_policy, network_policy
 
 from hanabi_rl.data.formats.hanab_live import decode_link
 from hanabi_rl.data.games import FinalStates, Games
+from hanabi_rl.evaluation.measure import selfplay
 from hanabi_rl.evaluation.measure.crossplay import (
     distinct_seatings,
     evaluate_lineup,
@@ -155,6 +157,25 @@ def test_purpose_and_sampling_choose_the_games():
     np.testing.assert_array_equal(sampled.decks, report.decks)
     np.testing.assert_array_equal(sampled.actions, repeated.actions)
     assert (sampled.actions != report.actions).any()
+
+
+def test_games_of_a_clone_are_played_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For equal parameters, games and seed; those played first are forgotten."""
+    monkeypatch.setattr(selfplay, "_reported", {})
+    asked: list[tuple[int, int]] = []
+
+    def played(policy: Any, games: int, seed: int) -> Any:
+        asked.append((games, seed))
+        return object()
+
+    monkeypatch.setattr(selfplay, "evaluate_selfplay", played)
+    clone, copy, other = (network_policy(LENIENT, seed) for seed in (1, 1, 2))
+    first = selfplay.clone_selfplay(clone, 8, 0)
+    assert selfplay.clone_selfplay(copy, 8, 0) is first and len(asked) == 1
+    for policy, games, seed in [(other, 8, 0), (clone, 9, 0), (clone, 8, 1)]:
+        assert selfplay.clone_selfplay(policy, games, seed) is not first
+    assert asked == [(8, 0), (8, 0), (9, 0), (8, 1)]
+    assert selfplay.clone_selfplay(clone, 8, 0) is not first and len(selfplay._reported) == 3
 
 
 def test_summary_counts_zero_and_perfect_games():
