@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.compiled import ask
+from support.compiled import any_params, ask
 from support.conventions import RepeatedConventions
 from support.four_devices import assert_four_devices_equal, state_of
 from support.games import TINY, TINY_3P
@@ -55,7 +55,8 @@ def make_ppo(**changes: Any) -> AnyPlayPPO:
 def test_roles_are_balanced() -> None:
     """12 environments of 3 players, 2 styles: every seat has every style twice."""
     ppo = make_ppo(game=TINY_3P, num_envs=12, num_minibatches=1, styles=2)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    with any_params(ppo):
+        learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     role = actors.carry[1]
     assert (np.asarray(role.specializer).sum(axis=1) == 1).all()
     found = [
@@ -71,7 +72,8 @@ def test_roles_are_balanced() -> None:
 def test_intrinsic_reward_and_policies_equal_numpy() -> None:
     """Bonus: log K + log q(z) of the accommodator's network, which does not read the style."""
     ppo = make_ppo()
-    learner, actors = jax.jit(ppo.init)(jax.random.key(1))
+    with any_params(ppo):
+        learner, actors = jax.jit(ppo.init)(jax.random.key(1))
 
     @jax.jit
     def played(learner: Any, actors: Any) -> Any:

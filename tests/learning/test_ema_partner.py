@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import softmax
 from support.games import TINY
 from support.pairs import LITTLE
 from support.small_ppo import make_ppo
@@ -21,13 +22,12 @@ from hanabi_rl.learning.rollout import EMPTY_CONTEXT
 
 def test_error_mixes_choice_with_legal_actions() -> None:
     """softmax(0, ln 3) = (1/4, 3/4); half of the time uniform over two."""
-    logits = jnp.array([0.0, np.log(3.0), -1e10])
-    legal = jnp.array([True, True, False])
-    chances = jax.nn.softmax(mix_with_uniform(logits, legal, 0.5))
-    np.testing.assert_allclose(chances, [0.375, 0.625, 0.0], atol=1e-6)
-    np.testing.assert_allclose(
-        jax.nn.softmax(mix_with_uniform(logits, legal, 0.0)), [0.25, 0.75, 0], atol=1e-6
-    )
+    logits = np.array([0.0, np.log(3.0), -1e10], np.float32)
+    legal = np.array([True, True, False])
+    mixed = jax.jit(mix_with_uniform)
+    for error, expected in ((0.5, [0.375, 0.625, 0.0]), (0.0, [0.25, 0.75, 0.0])):
+        chances = softmax(mixed(logits, legal, np.float32(error)))
+        np.testing.assert_allclose(chances, expected, atol=1e-6)
 
 
 def e3t(**settings: float) -> EMAPartnerPPO:

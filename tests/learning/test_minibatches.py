@@ -1,6 +1,7 @@
 """Minibatches without the partners' moves."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -34,18 +35,16 @@ def test_minibatches_split_prioritized_examples_evenly() -> None:
     """A minibatch without learner examples would have no gradient: Adam would still move by its
     moments."""
     first = np.random.default_rng(0).random((32, 64)) < 0.5
-    env, item = jax.device_get(
-        minibatch_indices(
-            jax.random.key(1),
-            np.arange(32, dtype=np.int32),
-            items=64,
-            envs_per_block=8,
-            num_minibatches=16,
-            epochs=2,
-            first=first,
-            keep=320,  # of a block's 512
-        )
+    split = functools.partial(
+        minibatch_indices,
+        items=64,
+        envs_per_block=8,
+        num_minibatches=16,
+        epochs=2,
+        keep=320,  # of a block's 512
     )
+    index = np.arange(32, dtype=np.int32)
+    env, item = jax.device_get(jax.jit(split)(jax.random.key(1), index, first=first))
     each = first[env, item].sum(axis=1)
     assert each.min() > 0
     blocks = first.reshape(4, -1).sum(axis=1)  # evenly divided within a block, up to one example

@@ -100,45 +100,48 @@ def test_divergence_of_one_step_is_between_0_and_log_k() -> None:
         assert total == pytest.approx(expected, abs=1e-6)
 
 
-HISTORIES = [(), (0,), (1,)]
-GAMES = list(itertools.product((0, 1), repeat=2))
+GAMES = np.array(list(itertools.product((0, 1), repeat=2)))
+HISTORIES = np.stack([np.zeros(4, int), 1 + GAMES[:, 0]], axis=1)
+"""Position before each move, [4, 2]: the start, or one of the two after the first move."""
 
 
-def log_probs(logits: Any, game: tuple[int, ...]) -> Any:
+def log_probs(logits: Any, history: Any, game: Any) -> Any:
     """Of the two moves of a game, [2, K]; logits [K, 3, 2]."""
-    logs = jax.nn.log_softmax(logits)
-    return jnp.stack([logs[:, HISTORIES.index(game[:t]), game[t]] for t in range(2)])
+    return jax.nn.log_softmax(logits)[:, history, game].T
 
 
 @partial(jax.jit, static_argnums=1)
 def exact_divergence(logits: jax.Array, discount: float) -> jax.Array:
     """JSD of K policies of two moves over all games, as in the paper."""
-    total, kernel = jnp.zeros(()), jnp.array([[1.0, discount], [discount, 1.0]])
-    for game in GAMES:
-        logs = log_probs(logits, game)
+    kernel = jnp.array([[1.0, discount], [discount, 1.0]])
+
+    def of_game(history: jax.Array, game: jax.Array) -> jax.Array:
+        logs = log_probs(logits, history, game)
         log_d = kernel @ logs  # [2, K]
         mean = jnp.log(jnp.mean(jnp.exp(log_d), axis=1, keepdims=True))
-        total += jnp.mean(jnp.exp(logs.sum(axis=0)) * jnp.mean(log_d - mean, axis=0))
-    return total
+        return jnp.mean(jnp.exp(logs.sum(axis=0)) * jnp.mean(log_d - mean, axis=0))
+
+    return jax.vmap(of_game)(HISTORIES, GAMES).sum()
 
 
 @jax.jit
 def policy_gradient(logits: jax.Array) -> dict[float, jax.Array]:
     """Expected policy gradient of the bonuses, over all games, at each discount."""
 
-    def score(logits: jax.Array, i: int, game: tuple[int, ...]) -> jax.Array:
-        return log_probs(logits, game).sum(axis=0)[i]
+    def of_game(i: jax.Array, history: jax.Array, game: jax.Array) -> dict[float, jax.Array]:
+        def score(logits: jax.Array) -> jax.Array:
+            return log_probs(logits, history, game).sum(axis=0)[i]
 
-    found = {}
-    for discount in bonus_of:
-        total = jnp.zeros_like(logits)
-        for i, game in itertools.product(range(logits.shape[0]), GAMES):
-            logs = log_probs(logits, game)[:, None, None]
+        logs, found = log_probs(logits, history, game)[:, None, None], {}
+        chance, direction = jnp.exp(score(logits)), jax.grad(score)(logits)
+        for discount in bonus_of:
             bonus = TrajeDiBonus(discount)(logs, logs[..., i], jnp.array([[True], [False]]))
-            weight = jnp.exp(score(logits, i, game)) * bonus.sum()
-            total += weight * jax.grad(score)(logits, i, game)
-        found[discount] = total / logits.shape[0]
-    return found
+            found[discount] = chance * bonus.sum() * direction
+        return found
+
+    members = np.arange(logits.shape[0])
+    each = jax.vmap(jax.vmap(of_game, (None, 0, 0)), (0, None, None))(members, HISTORIES, GAMES)
+    return jax.tree.map(lambda x: x.sum(axis=(0, 1)) / len(members), each)
 
 
 def test_trajedi_gradient_on_an_enumerated_game() -> None:

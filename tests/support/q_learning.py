@@ -1,5 +1,6 @@
 """Small Q-learners and what they play, for tests."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -54,6 +55,7 @@ class Played(NamedTuple):
     best: np.ndarray  # [T, B, R], greedy values at collection
 
 
+@functools.cache
 def play_two(learner: QLearner) -> Played:
     @jax.jit
     def start(key: jax.Array) -> Any:
