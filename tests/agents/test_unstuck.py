@@ -14,6 +14,10 @@ from hanabi_rl.games.overcooked.state import unpack_scene
 GAME = Overcooked(horizon=40, last_action=True)
 LOGITS = np.array([0.1, 0.2, 0.3, 0.4, 2.0, 0.5], np.float32)
 
+ENV = GAME.make_env()
+reset_games, move = jax.jit(ENV.reset, static_argnums=1), jax.jit(ENV.step)
+observe = jax.jit(lambda state: GAME.observe(state)[:, 1])
+
 
 class Fixed(flax.struct.PyTreeNode):
     """The same logits at every step; its carry counts the steps of the game."""
@@ -32,19 +36,18 @@ class Fixed(flax.struct.PyTreeNode):
 @pytest.mark.parametrize("steps", [2, 3])
 def test_actions_of_a_standing_player_are_excluded(steps: int) -> None:
     games, rng = 16, np.random.default_rng(steps)
-    env = GAME.make_env()
-    state, move = env.reset(jax.random.key(0), games), jax.jit(env.step)
+    state = reset_games(jax.random.key(0), games)
     policy = Unstuck(Fixed(), steps=steps)
     ask = jax.jit(policy.step)
-    carry = policy.init_carry(games)
-    legal = jnp.ones((games, 6), bool)
+    carry = jax.jit(policy.init_carry, static_argnums=0)(games)
+    legal = np.ones((games, 6), bool)
     history: list[list[tuple[object, int]]] = [[] for _ in range(games)]
     excluded = 0
     for step in range(60):  # the second game begins after 40
-        reset = jnp.full(games, step % 40 == 0)
+        reset = np.full(games, step % 40 == 0)
         if step == 40:
             history = [[] for _ in range(games)]
-        carry, logits = ask(carry, GAME.observe(state.game)[:, 1], legal, reset)
+        carry, logits = ask(carry, observe(state.game), legal, reset)
         # mostly stay and walls, so that the player often stands
         actions = rng.choice(6, p=[0.2, 0.05, 0.05, 0.05, 0.55, 0.1], size=(games, 2))
         for game, past in enumerate(history):
@@ -57,7 +60,7 @@ def test_actions_of_a_standing_player_are_excluded(steps: int) -> None:
                 excluded += 1
             np.testing.assert_array_equal(np.asarray(logits)[game], expected)
             past.append((pose, int(actions[game, 1])))
-        state, _ = move(state, jnp.asarray(actions))
+        state, _ = move(state, actions)
     assert 50 < excluded < games * 55
     np.testing.assert_array_equal(carry.inner, 20)
 

@@ -25,7 +25,7 @@ STEP, RESET = jax.jit(ENV.step), jax.jit(ENV.reset, static_argnums=1)
     ids=lambda game: game.name,
 )
 def test_check_env_accepts(game: Any) -> None:
-    check_env(game.make_env(), num_envs=8, steps=28)
+    check_env(game.make_env(), num_envs=16, steps=28)
 
 
 class Late(Dice):

@@ -1,12 +1,14 @@
 """Dense layers on `sufficient_entries` against the same layers on whole observations."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.compiled import any_params, learner_params
 from support.overcooked import actions_with_soups
 from support.plain_overcooked import PlainOvercooked
 
@@ -53,7 +55,8 @@ def test_a_folded_kernel_gives_the_same_outputs(name: str) -> None:
         expected = 11 * len(floor) + 3 * len(counters) + 4 * len(pots) + channels - 25
         assert entries.shape == (expected,) == np.unique(entries).shape
         kernel = rng.normal(size=(obs.shape[1], 3)).astype(np.float32)
-        folded, bias = fold_kernel(kitchen, jnp.asarray(kernel))
+        fold = jax.jit(functools.partial(fold_kernel, kitchen))
+        folded, bias = jax.device_get(fold(kernel))
         np.testing.assert_allclose(obs[:, entries] @ folded + bias, obs @ kernel, atol=2e-4)
 
 
@@ -80,11 +83,12 @@ def make_ppo(network: Any, view: type[GameView] = GameView) -> PPO:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_outputs_and_gradients_are_those_on_whole_observations(name: str) -> None:
     network, found = NETWORKS[name], []
-    params = make_ppo(network).init_params(jax.random.key(0))
-    game, rng, keys = make_ppo(network).config.game, np.random.default_rng(0), jnp.zeros((64, 2))
-    state, step = game.start(keys.astype(jnp.uint32)), jax.jit(game.step)
+    params = learner_params(make_ppo(network), jax.random.key(0))
+    params = jax.tree.map(lambda x: 3 * x, params)
+    game, rng, keys = make_ppo(network).config.game, np.random.default_rng(0), np.zeros((64, 2))
+    state, step = jax.jit(game.start)(keys.astype(np.uint32)), jax.jit(game.step)
     for _ in range(25):
-        state = step(state, jnp.asarray(rng.integers(6, size=(64, 2))), keys)[0]
+        state = step(state, rng.integers(6, size=(64, 2)), keys)[0]
     for view in (GameView, Whole):
         ppo = make_ppo(network, view)
         assert ppo.view.is_reduced == (view is GameView)
@@ -100,14 +104,15 @@ def test_outputs_and_gradients_are_those_on_whole_observations(name: str) -> Non
 
             return jax.value_and_grad(loss, has_aux=True)(params)
 
-        found.append(jax.device_get(outputs(jax.tree.map(lambda x: 3 * x, params))))
+        found.append(jax.device_get(outputs(params)))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-3), *found)
 
 
 def test_an_update_starts_with_ratio_one() -> None:
     """The minibatches have the inputs of the decisions that were taken."""
     ppo = make_ppo(SMALL)
-    learner, actors = jax.jit(ppo.init)(jax.random.key(0))
+    with any_params(ppo):
+        learner, actors = jax.jit(ppo.init)(jax.random.key(0))
     learner = learner.replace(params=jax.tree.map(lambda x: 3 * x, learner.params))
     state = parallel.replicate(learner), parallel.shard(actors)
     metrics = ppo.compile_update()(*state, TrainContext())[2]

@@ -38,7 +38,7 @@ def test_channels_follow_the_own_actions() -> None:
 
 def test_new_games_begin_with_stay() -> None:
     env = Overcooked(horizon=3, last_action=True).make_env()
-    check_env(env, num_envs=8, steps=20)
+    check_env(env, num_envs=16, steps=20)
     state = jax.jit(env.reset, static_argnums=1)(jax.random.key(0), 2)
     step = jax.jit(env.step)
     seen = []
