@@ -92,13 +92,18 @@ def decisions(
 def _histories(searching: SearchPolicy, games: list[Game], seats: list[int], see: Any) -> Any:
     """Carries of the seats at the end of each game's moves."""
     state = deal(searching.rules, np.array([game.deck for game in games]))
-    carry, where = searching.init_carry(len(games)), np.array(seats)
+    carry, where = _start(searching, len(games)), np.array(seats)
     lengths = np.array([len(game.moves) for game in games])
     for turn in range(max(lengths) + 1):
         moves = [game.moves[turn] if turn < len(game.moves) else 0 for game in games]
         given = where, np.array(moves), np.bool_(turn == 0), turn <= lengths
         carry, state = _turn(searching, see, carry, state, *given)
     return carry
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _start(searching: SearchPolicy, batch: int) -> Any:
+    return searching.init_carry(batch)
 
 
 @functools.partial(jax.jit, static_argnums=1)
