@@ -27,6 +27,8 @@ SHARED = Path(__file__).parents[4] / "shared" / "data" / "overcooked_human_2019.
 LAYOUTS = ("cramped_room", "asymm_advantages", "coord_ring", "forced_coord", "counter_circuit")
 PROBS = jnp.array([0.15, 0.15, 0.15, 0.15, 0.05, 0.35])
 """Actions: mostly interacts."""
+FACING = ((2, 1), (1, 2)), (0, 1)
+"""Places and directions in the cramped room: player 0 faces the pot, player 1 the dishes."""
 COUNTERS = 11
 """Channel of counters: jaxmarl clears it under things, overcooked-ai does not."""
 
@@ -76,9 +78,13 @@ def play_both(layout: str, places: Any, turns: Any, actions: np.ndarray) -> Diff
     kitchen, env, games = load_kitchen(layout), jaxmarl_env(layout), actions.shape[1]
     scene = Scene(places, turns)
     ours = pack_scenes(kitchen, [scene] * games)
-    _, first = jax.jit(env.reset)(jax.random.key(0))
-    first = place_players(env, first, places, turns)
-    theirs = jax.tree.map(lambda x: jnp.broadcast_to(x, (games, *jnp.shape(x))), first)
+
+    @jax.jit
+    def start(key: jax.Array) -> Any:
+        first = place_players(env, env.reset(key)[1], places, turns)
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (games, *jnp.shape(x))), first)
+
+    theirs = start(jax.random.key(0))
     pad = (theirs.maze_map.shape[1] - env.height) // 2
     floor = jnp.array(kitchen.floor)
 
@@ -185,6 +191,38 @@ def test_the_steps_of_humans():
     print("shaping by late pots in", late, "steps")
 
 
+@jax.jit
+def both_interact(hand: jax.Array, content: jax.Array, ours: Any) -> tuple[Any, ...]:
+    """One step in which both players of the cramped room interact, with the first player's hand and
+    the pot's content in each code: jaxmarl's hands after it, and the shaping rewards of jaxmarl,
+    of our game by late and by early pots, and of its adapter."""
+    from hanabi_rl.games.overcooked.jaxmarl import GameState, make_jaxmarl
+
+    kitchen, env, key = load_kitchen("cramped_room"), jaxmarl_env("cramped_room"), jax.random.key(0)
+    act = {"agent_0": jnp.int32(5), "agent_1": jnp.int32(5)}
+    state = place_players(env, env.reset(key)[1], *FACING)
+    pad = (state.maze_map.shape[0] - env.height) // 2
+    codes = jnp.array([1, 3, 5, 9])  # nothing, onion, dish, soup
+    state = state.replace(
+        agent_inv=jnp.stack([codes[hand], codes[0]]).astype(state.agent_inv.dtype),
+        maze_map=state.maze_map.at[pad, pad + 2, 2].set((23 - content).astype(jnp.uint8)),
+    )
+    _, after, _, _, theirs = env.step_env(key, state, act)
+    late, early = (
+        step(kitchen, ours, jnp.full((1, 2), 5), count_pots_late=late)[1].shaped[0]
+        for late in (True, False)
+    )
+    one = GameState(
+        done=jnp.bool_(False), step=jnp.int32(0), game=jax.tree.map(lambda word: word[0], ours)
+    )
+    *_, adapter = make_jaxmarl("cramped_room").step_env(key, one, act)
+    shaped = [
+        jnp.stack([info["shaped_reward"][f"agent_{p}"] for p in (0, 1)])
+        for info in (theirs, adapter)
+    ]
+    return after.agent_inv, shaped[0], late, early, shaped[1]
+
+
 @pytest.mark.parametrize(
     ("hand", "content", "jaxmarls", "originals"),
     [(1, 0, [3, 3], [3, 0]), (2, 23, [5, 0], [5, 3])],
@@ -193,36 +231,12 @@ def test_the_steps_of_humans():
 def test_the_known_difference_is_a_dish_taken_as_player_0_begins_or_empties_a_pot(
     hand, content, jaxmarls, originals
 ):
-    from hanabi_rl.games.overcooked.jaxmarl import GameState, make_jaxmarl
-
-    kitchen, env = load_kitchen("cramped_room"), jaxmarl_env("cramped_room")
-    scene = Scene(
-        ((2, 1), (1, 2)), (0, 1), (hand, 0), pots={(2, 0): content} if content else {}
-    )  # player 0 faces the pot, player 1 the dishes
-    _, state = jax.jit(env.reset)(jax.random.key(0))
-    state = place_players(env, state, scene.places, scene.directions)
-    pad = (state.maze_map.shape[0] - env.height) // 2
-    state = state.replace(
-        agent_inv=jnp.array([[1, 3, 5, 9][hand], 1], state.agent_inv.dtype),
-        maze_map=state.maze_map.at[pad, pad + 2, 2].set(23 - content),
-    )
-    both = jnp.array([5, 5])
-    _, after, _, _, info = jax.jit(env.step_env)(
-        jax.random.key(0), state, {"agent_0": both[0], "agent_1": both[1]}
-    )
-    assert after.agent_inv.tolist() == [1 if hand == 1 else 9, 5]
-    assert [float(info["shaped_reward"][f"agent_{p}"]) for p in (0, 1)] == jaxmarls
-    ours = pack_scenes(kitchen, [scene])
-    for late, expected in ((True, jaxmarls), (False, originals)):
-        _, outcome = step(kitchen, ours, both[None], count_pots_late=late)
-        assert outcome.shaped[0].tolist() == expected
-    adapter = make_jaxmarl("cramped_room")
-    state = GameState(
-        done=jnp.bool_(False), step=jnp.int32(0), game=jax.tree.map(lambda word: word[0], ours)
-    )
-    act = {"agent_0": both[0], "agent_1": both[1]}
-    *_, info = adapter.step_env(jax.random.key(0), state, act)
-    assert [float(info["shaped_reward"][f"agent_{p}"]) for p in (0, 1)] == jaxmarls
+    pots = {(2, 0): content} if content else {}
+    ours = pack_scenes(load_kitchen("cramped_room"), [Scene(*FACING, (hand, 0), pots=pots)])
+    hands, theirs, late, early, adapter = both_interact(np.int32(hand), np.int32(content), ours)
+    assert hands.tolist() == [1 if hand == 1 else 9, 5]
+    assert theirs.tolist() == late.tolist() == adapter.tolist() == jaxmarls
+    assert early.tolist() == originals
 
 
 def test_the_adapter_plays_jaxmarls_game_from_the_same_keys():
