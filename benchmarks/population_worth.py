@@ -35,9 +35,15 @@ class TimedRuns(ComparisonRuns):
     """Runs of a comparison, and the minutes of training of all that one agent needs."""
 
     def __init__(self, folder: Path, member_steps: int, agent_steps: int) -> None:
-        steps = {"selfplay_steps": member_steps, "agent_steps": agent_steps}
         super().__init__(
-            ZeroShot(out=str(folder), preset="quick", lr=1e-3, selfplay_runs=MEMBERS, **steps)
+            ZeroShot(
+                out=str(folder),
+                preset="quick",
+                lr=1e-3,
+                selfplay_runs=MEMBERS,
+                selfplay_steps=member_steps,
+                agent_steps=agent_steps,
+            )
         )
         self.needed = set[Path]()
 

@@ -19,7 +19,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import common
@@ -42,8 +43,12 @@ KINDS = {
 EVERY_S = 0.02
 
 
-def place(thread: int) -> tuple[str, str, str]:
-    """Part, kind of work and compiled program that a thread is at."""
+Place = tuple[str, str, str]
+"""Part, kind of work and compiled program ("": none)."""
+
+
+def place(thread: int) -> Place:
+    """Place of a thread now."""
     files: set[str] = set()
     kind, program = "run", ""
     frame = sys._current_frames().get(thread)
@@ -58,7 +63,7 @@ def place(thread: int) -> tuple[str, str, str]:
     return next(parts, "start"), kind, program
 
 
-def watch(thread: int, spent: Counter[tuple[str, str, str]], ended: threading.Event) -> None:
+def watch(thread: int, spent: dict[Place, float], ended: threading.Event) -> None:
     """Count the core seconds of this process in `spent` until `ended`."""
     before = 0.0
     while not ended.wait(EVERY_S):
@@ -69,7 +74,7 @@ def watch(thread: int, spent: Counter[tuple[str, str, str]], ended: threading.Ev
 
 def measure(command: str = "hdr_ippo --kl-weight 0.25", cache: str = "") -> common.Record:
     """Runs a command in this process; returns the JSON record."""
-    spent: Counter[tuple[str, str, str]] = Counter()
+    spent = defaultdict[Place, float](float)
     ended = threading.Event()
     args = threading.get_ident(), spent, ended
     watcher = threading.Thread(target=watch, args=args, daemon=True)
@@ -87,20 +92,23 @@ def measure(command: str = "hdr_ippo --kl-weight 0.25", cache: str = "") -> comm
                 raise
         ended.set()
         watcher.join()
-    record: common.Record = {"core_s": round(spent.total(), 1)}
-    for axis in (1, 0):
-        of_axis: Counter[str] = Counter()
-        for key, seconds in spent.items():
-            of_axis[key[axis]] += seconds
-        record |= {f"{name}_s": round(seconds, 1) for name, seconds in of_axis.most_common()}
-    both: Counter[str] = Counter()
-    programs: Counter[str] = Counter()
-    for (part, kind, program), seconds in spent.items():
-        both[f"{part}_{kind}_s"] += seconds
-        programs[f"{part} {program}"] += seconds if program else 0
-    record |= {name: round(seconds, 1) for name, seconds in both.most_common() if seconds > 0.05}
-    named = {name: round(s, 1) for name, s in programs.most_common() if s >= 0.5}
-    return record | {"programs": named}
+    named = sums({at: s for at, s in spent.items() if at[2]}, lambda at: f"{at[0]} {at[2]}")
+    return {
+        "core_s": round(sum(spent.values()), 1),
+        **sums(spent, lambda at: f"{at[1]}_s"),
+        **sums(spent, lambda at: f"{at[0]}_s"),
+        **sums(spent, lambda at: f"{at[0]}_{at[1]}_s"),
+        "programs": {name: seconds for name, seconds in named.items() if seconds >= 0.5},
+    }
+
+
+def sums(spent: dict[Place, float], name: Callable[[Place], str]) -> dict[str, float]:
+    """Core seconds by name, most first; names that round to 0 are left out."""
+    found = defaultdict[str, float](float)
+    for at, seconds in spent.items():
+        found[name(at)] += seconds
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    return {name: round(seconds, 1) for name, seconds in ordered if seconds >= 0.05}
 
 
 if __name__ == "__main__":
