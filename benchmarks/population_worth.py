@@ -6,8 +6,8 @@
 steps: self-play, E3T and COLE in one run; FCP, MEP and TrajeDi in four members of 400,000 steps,
 each at its start, middle and end, and a best response of 800,000 steps to these twelve. Each agent
 then plays the partners of `hanabi-rl gauntlet`; no method met them. `minutes` are of training, that
-of members and evaluations included. Finished runs and games are kept in RUNS: the same command
-resumes, and adds seeds.
+of members and evaluations included. FCP's populations of neighbouring seeds share members. Finished
+runs and games are kept in RUNS: the same command resumes, and adds seeds.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.agents.loading import load_policy
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.evaluation.measure.gauntlet import GauntletResult, gauntlet_partners, run_gauntlet
 from hanabi_rl.launch.zero_shot import ComparisonRuns, Method, ZeroShot
+from hanabi_rl.runs.run_dir import LATEST_POLICY
 from hanabi_rl.storage.files import read_json, write_json
 
 IN_ONE_RUN: tuple[Method, ...] = ("SP", "E3T", "COLE")
@@ -32,7 +34,7 @@ SERIES, GAMES = 20, 5  # with each partner, for each seat in the first game
 
 
 class TimedRuns(ComparisonRuns):
-    """Runs of a comparison, and the minutes of training of all that one agent needs."""
+    """Runs of a comparison, with the training minutes of each agent."""
 
     def __init__(self, folder: Path, member_steps: int, agent_steps: int) -> None:
         super().__init__(
@@ -75,25 +77,25 @@ def training_minutes(run: Path) -> float:
     return float(json.loads(lines[-1])["wall_s"]) / 60
 
 
-def figures(run: Path, played: Path) -> dict[str, float]:
-    """Scores of an agent: self-play, mean over families of partners, and each family."""
-    if not played.is_file():
-        policy = load_policy(run)
-        found = run_gauntlet(str(run), policy, gauntlet_partners(policy), (), SERIES, GAMES)
-        write_json(played, of_result(found))
-    figures: dict[str, float] = read_json(played)
-    return figures
+def scores(policy: NetworkPolicy, folder: Path) -> dict[str, float]:
+    """`of_result` of the gauntlet, kept in `folder` under the policy's identity."""
+    kept = folder / f"{policy.identity()}.json"
+    if not kept.is_file():
+        found = run_gauntlet("agent", policy, gauntlet_partners(policy), (), SERIES, GAMES)
+        write_json(kept, of_result(found))
+    known: dict[str, float] = read_json(kept)
+    return known
 
 
 def of_result(found: GauntletResult) -> dict[str, float]:
-    """Figures of an agent."""
+    """Scores of an agent: self-play, mean over families of partners, and each family."""
     families = {name: interval.mean for name, interval in found.families().items()}
     mean = float(np.mean(list(families.values())))
     return {"self-play": found.self_play.mean.mean, "unseen": mean, **families}
 
 
 def line(method: str, found: list[dict[str, float]]) -> dict[str, Any]:
-    """Row of a method: mean over seeds of each figure, and the range of that of unseen partners."""
+    """Row of a method: means over seeds, and the lowest and highest `unseen`."""
     means = {name: round(float(np.mean([of[name] for of in found])), 2) for name in found[0]}
     unseen = [of["unseen"] for of in found]
     bounds = {"unseen min": round(min(unseen), 2), "unseen max": round(max(unseen), 2)}
@@ -107,14 +109,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
+    (args.csv or args.runs).mkdir(parents=True, exist_ok=True)
     one_run, population = comparison(args.runs)
     found: dict[Method, list[dict[str, float]]] = {}
     for seed in args.seeds:
         for method in (*IN_ONE_RUN, *WITH_POPULATION):
             runs = one_run if method in IN_ONE_RUN else population
             run, minutes = runs.agent(method, seed)
-            scores = figures(run, runs.folder / f"{method}-{seed}.json")
-            found.setdefault(method, []).append({"minutes": minutes, **scores})
+            policy = load_policy(run / LATEST_POLICY)  # methods differ in their evaluations
+            assert isinstance(policy, NetworkPolicy), "a run saved it"
+            row = {"minutes": minutes, **scores(policy, args.runs / f"{SERIES}x{GAMES}")}
+            found.setdefault(method, []).append(row)
             print(json.dumps(line(method, found[method])), flush=True)
         if args.csv:
             rows = [line(method, of_seeds) for method, of_seeds in found.items()]

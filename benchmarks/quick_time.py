@@ -3,8 +3,8 @@
     python benchmarks/quick_time.py --json
     python benchmarks/quick_time.py --command "ippo --preset small" --cache FOLDER
 
-A thread looks every 20 ms at the main thread's stack and counts the core seconds since the last
-look there, of all threads and itself. Parts: `demos` (games to clone), `measure` (all evaluations),
+Every 20 ms a thread samples the main thread's stack and adds the process's core seconds since the
+last sample. Parts: `demos` (games to clone), `measure` (all evaluations),
 `clone`, `train`, `start` (the rest). In each, `import`, `trace`, `lower` and `compile` are Python's
 and JAX's, `run` is the rest. `programs`: those that compile for 0.5 core seconds or more.
 

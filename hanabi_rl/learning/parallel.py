@@ -181,7 +181,7 @@ def data_parallel(
         out_axes: 0 (sharded) or None (replicated; must be equal on all devices) for each result.
         donate_argnums: arguments whose buffers the results may reuse; the caller must not use them
             afterwards.
-        quickly: compile as `quick_jit` does on one CPU.
+        quickly: on one CPU device, compile with `quick_jit`.
     """
     mapped = jax.pmap(
         function, axis_name=AXIS, in_axes=in_axes, out_axes=out_axes, donate_argnums=donate_argnums

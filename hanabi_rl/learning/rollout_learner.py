@@ -59,7 +59,7 @@ class RolloutLearner:
     """Updates over which the learning rate, coefficients and shaping change; afterwards they stay.
     None: the whole run."""
     compiles_quickly: ClassVar[bool] = False
-    """Updates of structured networks, so compiled, were measured to take no longer."""
+    """True if updates of structured networks compile with `QUICKLY` on one CPU device."""
 
     def __post_init__(self) -> None:
         if self.network.has_carry and self.view.flattens_time:

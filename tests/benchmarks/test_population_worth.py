@@ -3,8 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.benchmarks import benchmark
+from support.games import TINY
+from support.policies import network_policy
+
+from hanabi_rl.evaluation.measure.gauntlet import GauntletPartner, GauntletResult, PartnerResult
 
 worth = benchmark("population_worth")
 
@@ -60,3 +65,25 @@ def test_row_of_two_seeds():
         "unseen": 11.5,
         "smart": 10.0,
     }
+
+
+def test_scores_are_kept_by_policy(tmp_path, monkeypatch):
+    """Families of one and two partners count alike; another policy plays anew."""
+    seen = []
+
+    def run_gauntlet(name, policy, partners, training_partners, num_series, games):
+        seen.append((policy, num_series, games))
+
+        def result(family: str, score: int) -> PartnerResult:
+            partner = GauntletPartner(family, family, policy)
+            return PartnerResult(partner, False, np.full((2, 3, 2), score))
+
+        partners = [result("a", 1), result("b", 2), result("b", 4)]
+        return GauntletResult(name, result("self-play", 6), partners)
+
+    monkeypatch.setattr(worth, "run_gauntlet", run_gauntlet)
+    monkeypatch.setattr(worth, "gauntlet_partners", lambda policy: [])
+    first, second = (network_policy(TINY, seed) for seed in (1, 2))
+    expected = {"self-play": 6.0, "unseen": 2.0, "a": 1.0, "b": 3.0}
+    assert [worth.scores(of, tmp_path) for of in (first, first, second)] == [expected] * 3
+    assert seen == [(first, 20, 5), (second, 20, 5)]

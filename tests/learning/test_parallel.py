@@ -1,13 +1,19 @@
 """Reductions over devices; programs that compile quickly."""
 
+import dataclasses
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from support.games import TINY
 from support.processes import run_python
+from support.q_learning import make_learner
+from support.small_ppo import NETWORK, make_ppo
 
 from hanabi_rl.learning import parallel
+from hanabi_rl.learning.cloning import BC, BCTrainConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.storage.program_cache import QUICKLY
 
 LARGEST = """
@@ -52,9 +58,34 @@ def test_quick_program_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         total = parallel.replicate(np.float32(1))
         rows = parallel.shard(np.arange(6, dtype=np.float32).reshape(3, 2))
         for _ in range(2):
+            given = total, rows
             total, rows, largest = run(total, rows)
+            assert all(array.is_deleted() for array in given)
         found.append((total, parallel.unshard(rows), largest))
-    assert QUICKLY in options and run._cache_size() == 1
+        assert (QUICKLY in options) == quickly
+    assert run._cache_size() == 1
     for plain, quick in zip(*found, strict=True):
         np.testing.assert_array_equal(plain, quick)
     assert float(total) == 1 + 15 + 30 and float(largest) == 10
+
+
+STRUCTURED = StructuredConfig(trunk=(8,), head=4, card=(4,), critic=(8,))
+LEARNERS = [
+    (make_ppo(), False),
+    (dataclasses.replace(make_ppo(), network=STRUCTURED), True),
+    (make_learner(TINY, STRUCTURED), False),
+    (BC(BCTrainConfig(network=NETWORK), TINY, 10), False),
+    (BC(BCTrainConfig(network=STRUCTURED), TINY, 10), True),
+]
+
+
+@pytest.mark.parametrize(("learner", "quickly"), LEARNERS)
+def test_ppo_and_cloning_of_structured_networks_compile_quickly(
+    learner: Any, quickly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(
+        parallel, "data_parallel", lambda function, quickly=False, **axes: asked.append(quickly)
+    )
+    learner.compile_update()
+    assert asked == [quickly]

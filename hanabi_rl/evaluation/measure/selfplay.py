@@ -19,6 +19,7 @@ from hanabi_rl.play.game_episodes import play_episodes
 if TYPE_CHECKING:
     from hanabi_rl.agents.policy import Policy
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis
+    from hanabi_rl.games.game import Game
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,15 +170,15 @@ def evaluate_selfplay(
     return SelfPlayResult(summary=summary, records=records, rules=rules)
 
 
-_reported: dict[tuple[str, int, int], SelfPlayResult] = {}
+_reported: dict[tuple[str, Rules | Game, int, int], SelfPlayResult] = {}
 _KEPT_REPORTS = 3
 """As many as the policies of a clone."""
 
 
 def clone_selfplay(clone: Policy, num_games: int, seed: int) -> SelfPlayResult:
-    """`evaluate_selfplay` of a clone for a report: the last results are kept, because the run that
-    trains a clone and the one that learns from it both report its games."""
-    key = clone.identity(), num_games, seed
+    """`evaluate_selfplay` of a clone, cached, because its own run and its learner's both report it.
+    The result is shared: do not change its arrays."""
+    key = clone.identity(), clone.rules, num_games, seed
     if key not in _reported:
         if len(_reported) == _KEPT_REPORTS:
             del _reported[next(iter(_reported))]
