@@ -109,7 +109,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
-    (args.csv or args.runs).mkdir(parents=True, exist_ok=True)
+    played = args.runs / f"{SERIES}x{GAMES}"
+    for folder in (played, args.csv or played):
+        folder.mkdir(parents=True, exist_ok=True)
     one_run, population = comparison(args.runs)
     found: dict[Method, list[dict[str, float]]] = {}
     for seed in args.seeds:
@@ -118,7 +120,7 @@ def main() -> None:
             run, minutes = runs.agent(method, seed)
             policy = load_policy(run / LATEST_POLICY)  # methods differ in their evaluations
             assert isinstance(policy, NetworkPolicy), "a run saved it"
-            row = {"minutes": minutes, **scores(policy, args.runs / f"{SERIES}x{GAMES}")}
+            row = {"minutes": minutes, **scores(policy, played)}
             found.setdefault(method, []).append(row)
             print(json.dumps(line(method, found[method])), flush=True)
         if args.csv:
