@@ -21,15 +21,13 @@ def minibatch_indices(
     [epochs * num_minibatches, B]; environments have local numbers.
 
     Examples are shuffled within blocks of environments, and each minibatch takes an equal part of
-    every block. The number of devices divides the number of blocks, so it does not change the
-    result.
+    every block. As it divides the number of blocks, the number of devices changes no result.
 
     Args:
         index: int32 [N], global numbers of the environments.
         items: examples per environment.
         envs_per_block: environments per block.
-        first: bool [N, items], examples taken before the others of their block, spread evenly over
-            minibatches; None: no preference.
+        first: bool [N, items], examples taken first in a block, spread over minibatches, or None.
         keep: examples per block and epoch; None: all.
 
     Raises:

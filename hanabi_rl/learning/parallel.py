@@ -170,7 +170,6 @@ def data_parallel(
     in_axes: tuple[int | None, ...],
     out_axes: tuple[int | None, ...],
     donate_argnums: tuple[int, ...] = (),
-    *,
     quickly: bool = False,
 ) -> Callable[..., Any]:
     """Compile `function` to run on all devices at once, each on its shard.
@@ -179,19 +178,27 @@ def data_parallel(
         function: takes positional arguments, returns a tuple.
         in_axes: 0 (sharded) or None (replicated) for each argument.
         out_axes: 0 (sharded) or None (replicated; must be equal on all devices) for each result.
-        donate_argnums: arguments whose buffers the results may reuse; the caller must not use them
-            afterwards.
+        donate_argnums: arguments whose buffers the results may reuse; invalid afterwards.
         quickly: on one CPU device, compile with `quick_jit`.
     """
     mapped = jax.pmap(
         function, axis_name=AXIS, in_axes=in_axes, out_axes=out_axes, donate_argnums=donate_argnums
     )
-    if not quickly or num_devices() > 1 or jax.default_backend() != "cpu":
+    return _compiled_quickly(mapped, in_axes, out_axes, donate_argnums) if quickly else mapped
+
+
+def _compiled_quickly(
+    mapped: Callable[..., Any],
+    in_axes: tuple[int | None, ...],
+    out_axes: tuple[int | None, ...],
+    donate_argnums: tuple[int, ...],
+) -> Callable[..., Any]:
+    """`mapped` under `quick_jit` on one CPU device, otherwise itself. Its results are placed as its
+    arguments are, or the second call would compile again."""
+    if num_devices() > 1 or jax.default_backend() != "cpu":
         return mapped
-    places = [
+    given, found = (
         tuple(_placement(PartitionSpec() if axis is None else PartitionSpec(AXIS)) for axis in axes)
         for axes in (in_axes, out_axes)
-    ]
-    return quick_jit(
-        mapped, in_shardings=places[0], out_shardings=places[1], donate_argnums=donate_argnums
     )
+    return quick_jit(mapped, in_shardings=given, out_shardings=found, donate_argnums=donate_argnums)
