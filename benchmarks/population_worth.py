@@ -13,7 +13,6 @@ runs and games are kept in RUNS: the same command resumes, and adds seeds.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,10 @@ import numpy as np
 from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.evaluation.measure.gauntlet import GauntletResult, gauntlet_partners, run_gauntlet
+from hanabi_rl.evaluation.reporting.tables import csv_text
 from hanabi_rl.launch.zero_shot import ComparisonRuns, Method, ZeroShot
-from hanabi_rl.runs.run_dir import LATEST_POLICY
+from hanabi_rl.runs.run_dir import LATEST_POLICY, METRICS
+from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.storage.files import read_json, write_json
 
 IN_ONE_RUN: tuple[Method, ...] = ("SP", "E3T", "COLE")
@@ -73,8 +74,7 @@ def comparison(folder: Path) -> tuple[TimedRuns, TimedRuns]:
 
 def training_minutes(run: Path) -> float:
     """Minutes of training of a run, sessions that were stopped included."""
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return float(json.loads(lines[-1])["wall_s"]) / 60
+    return float(read_metrics(run / METRICS)[-1]["wall_s"]) / 60
 
 
 def scores(policy: NetworkPolicy, folder: Path) -> dict[str, float]:
@@ -90,8 +90,9 @@ def scores(policy: NetworkPolicy, folder: Path) -> dict[str, float]:
 def of_result(found: GauntletResult) -> dict[str, float]:
     """Scores of an agent: self-play, mean over families of partners, and each family."""
     families = {name: interval.mean for name, interval in found.families().items()}
-    mean = float(np.mean(list(families.values())))
-    return {"self-play": found.self_play.mean.mean, "unseen": mean, **families}
+    unseen = found.mean_over_families()
+    assert unseen is not None, "the gauntlet has families"
+    return {"self-play": found.self_play.mean.mean, "unseen": unseen.mean, **families}
 
 
 def line(method: str, found: list[dict[str, float]]) -> dict[str, Any]:
@@ -125,10 +126,7 @@ def main() -> None:
             print(json.dumps(line(method, found[method])), flush=True)
         if args.csv:
             rows = [line(method, of_seeds) for method, of_seeds in found.items()]
-            with (args.csv / "population-worth.csv").open("w", newline="") as file:
-                writer = csv.DictWriter(file, rows[0])
-                writer.writeheader()
-                writer.writerows(rows)
+            (args.csv / "population-worth.csv").write_text(csv_text(rows))
 
 
 if __name__ == "__main__":

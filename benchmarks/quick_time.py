@@ -4,9 +4,9 @@
     python benchmarks/quick_time.py --command "ippo --preset small" --cache FOLDER
 
 Every 20 ms a thread samples the main thread's stack and adds the process's core seconds since the
-last sample. Parts: `demos` (games to clone), `measure` (all evaluations),
-`clone`, `train`, `start` (the rest). In each, `import`, `trace`, `lower` and `compile` are Python's
-and JAX's, `run` is the rest. `programs`: those that compile for 0.5 core seconds or more.
+last sample. Parts: `demos` (games to clone), `measure` (all evaluations), `clone`, `train`, `start`
+(the rest). In each, `import`, `trace`, `lower` and `compile` are Python's and JAX's, `run` is the
+rest. `programs`: those that compile for 0.5 core seconds or more.
 
 `--command` is another run, the script's name first; `--cache` a folder that a second run finds
 filled (default: a new one).

@@ -27,7 +27,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         ):
             for step in (0, steps // 2, steps):
                 (of / "evaluated" / f"{step}").mkdir(parents=True, exist_ok=True)
-        lines = [{"wall_s": 1.0}, {"wall_s": float(steps * members)}]
+        lines = [{"step": 0, "wall_s": 1.0}, {"step": 1, "wall_s": float(steps * members)}]
         (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
         runs.append((algorithm, steps * members))
 
@@ -68,7 +68,7 @@ def test_row_of_two_seeds():
 
 
 def test_scores_are_kept_by_policy(tmp_path, monkeypatch):
-    """Families of one and two partners count alike; another policy plays anew."""
+    """Families of one and two partners count alike; another policy plays games of its own."""
     seen = []
 
     def run_gauntlet(name, policy, partners, training_partners, num_series, games):
