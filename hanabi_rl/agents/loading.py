@@ -56,7 +56,7 @@ from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.renamed_fields import RENAMED_OPTIONS
 from hanabi_rl.storage.trees import leaf_paths
 from hanabi_rl.storage.validation import seed_range
-from hanabi_rl.storage.words import did_you_mean
+from hanabi_rl.storage.words import did_you_mean, split_options
 
 BOT = "bot"
 BUNDLED = "agent"
@@ -267,15 +267,7 @@ class AgentName(NamedTuple):
 
 def parse_name(name: str) -> AgentName:
     """Parse a name; raises ValueError for options that are not key=value or repeat a key."""
-    plain, question, text = name.partition("?")
-    options: dict[str, str] = {}
-    for pair in text.split("&") if question else ():
-        key, equals, value = pair.partition("=")
-        if not (key and equals and value):
-            raise ValueError(f"{name}: expected ?key=value&..., got {pair!r}")
-        if key in options:
-            raise ValueError(f"{name}: expected {key} once, got it twice")
-        options[key] = value
+    plain, options = split_options(name)
     scheme, colon, path = plain.partition(":")
     if not colon or scheme not in (*MAKERS, *LOADERS):
         scheme, path = "", plain

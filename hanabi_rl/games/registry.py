@@ -1,6 +1,7 @@
 """Games by name: on the command line (`--game overcooked:cramped_room`), in presets and files."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from hanabi_rl.games.jaxmarl import JaxMARLGame
 from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.storage.dataclass_io import from_dict, subclasses
 from hanabi_rl.storage.user_modules import OWN_CLASSES, import_user_modules
+from hanabi_rl.storage.words import split_options
 
 GAMES: dict[str, Any] = {"hanabi": Rules, "overcooked": Overcooked, "jaxmarl": JaxMARLGame}
 """Class of each game by name; a new game is added here. Subclasses of `Game` defined elsewhere are
@@ -47,16 +49,29 @@ def make_env(rules: Any) -> Environment:
 
 
 def game_from_text(text: str, default: Any = None) -> Any:
-    """Game of `NAME` or `NAME:VARIANT`: a kitchen of Overcooked, an environment of jaxmarl; other
-    parameters are those of `default`, if that is the same game. Raises ValueError for an unknown
-    game or variant."""
-    name, colon, variant = text.partition(":")
+    """Game of `NAME` or `NAME:VARIANT` (a kitchen of Overcooked, an environment of jaxmarl), each
+    with or without parameters: `hanabi?num_players=3&num_ranks=2`. Other parameters are those of
+    `default`, if that is the same game. Raises ValueError for an unknown game, variant or parameter
+    and for a value out of range."""
+    named, options = split_options(text)
+    name, colon, variant = named.partition(":")
     cls = game_class(name)
     field: str = getattr(cls, "variant", "")
     if colon and not field:
         raise ValueError(f"expected {name} without a variant, got {text!r}")
     base = default if type(default) is cls else cls()
-    return base.replace(**{field: variant} if colon else {})
+    parameters = {name: _value(value) for name, value in options.items()}
+    if colon:
+        parameters[field] = variant
+    return from_dict(cls, parameters, base, where=name)
+
+
+def _value(text: str) -> Any:
+    """Value of a parameter: a number, `true`, `false`, `null`, or the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def game_to_text(rules: Any) -> str:

@@ -60,7 +60,8 @@ class ZeroShot:
     methods: tuple[Method, ...] = get_args(Method)
     """Methods to compare: SP, FCP, HSP, E3T, MEP, TrajeDi, COLE, Any-Play."""
     game: str | None = None
-    """Game NAME or NAME:VARIANT, such as overcooked:forced_coordination; None: the preset's."""
+    """Game NAME or NAME:VARIANT, such as overcooked:forced_coordination or hanabi?num_ranks=2;
+    None: the preset's."""
     num_pairs: PositiveInt = 16
     """Number of candidate pairs."""
     partners: PositiveInt = 4
