@@ -44,7 +44,7 @@ DeckSeed = Annotated[Seed, tyro.conf.arg(help="seed of the decks and of sampled 
 GameName = Annotated[
     str | None,
     tyro.conf.arg(
-        metavar="hanabi|overcooked:KITCHEN",
+        metavar="hanabi?KEY=VALUE|overcooked:KITCHEN",
         help="game of the agents; None: that of the trained agents, hanabi for bots",
     ),
 ]

@@ -15,6 +15,7 @@ from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.bc_training import BCConfig
 from hanabi_rl.algorithms.ippo import IPPOConfig
 from hanabi_rl.algorithms.registry import run
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.jaxmarl import JaxMARLGame
 from hanabi_rl.games.overcooked import Overcooked
 from hanabi_rl.games.registry import game_class
@@ -46,6 +47,15 @@ def parse(*args: str) -> IPPOConfig:
             Overcooked(kitchen="coordination_ring", last_action=True),
         ),
         (["--game", "overcooked", "--horizon", "9"], Overcooked(horizon=9, last_action=True)),
+        (
+            ["--game", "overcooked:large_room?horizon=9&last_action=false"],
+            Overcooked(kitchen="large_room", horizon=9, last_action=False),
+        ),
+        (["--game", "overcooked?starts=null"], Overcooked(last_action=True)),
+        (
+            ["--preset", "quick", "--game", "hanabi?num_ranks=3&hand_size=4", "--num-colors", "3"],
+            Rules(num_ranks=3, hand_size=4, num_colors=3),
+        ),
         (["--preset", "jaxmarl"], JaxMARLGame()),
         (
             ["--preset", "jaxmarl", "--game", "jaxmarl:switch_riddle"],
@@ -70,6 +80,10 @@ def test_game_of_a_config(flags: list[str], game: Any) -> None:
         ),
         (["--game", "overcooked:cellar"], "--game: .*kitchen.*cellar"),
         (["--game", "hanabi:cellar"], "--game: expected hanabi without a variant"),
+        (["--game", "hanabi?num_rank=2"], "--game: hanabi: .*num_rank'.*did you mean num_ranks"),
+        (["--game", "hanabi?num_ranks=two"], "--game: hanabi.num_ranks: expected int, got 'two'"),
+        (["--game", "hanabi?num_ranks"], r"--game: hanabi\?num_ranks: expected \?key=value&..."),
+        (["--game", "overcooked?horizon=0"], "--game: .*horizon: expected 1 to 4095, got 0"),
         (
             ["--game", "jaxmarl:MPE_simple_spred_v3"],
             "got 'MPE_simple_spred_v3'; did you mean MPE_simple_spread_v3",
