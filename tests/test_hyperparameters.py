@@ -69,11 +69,15 @@ def leaves(table: dict[str, Any], path: str = "") -> dict[tuple[str, str], Any]:
 
 
 def written(algorithm: str, path: Path) -> dict[tuple[str, str], Any]:
-    """(path, field) -> value of a preset's file, with the clone's file and players of its name."""
+    """(path, field) -> value of a preset's file, with the clone's file and players of its name; not
+    what it has from the preset that it extends."""
     table = tomllib.loads(path.read_text())
+    table.pop("extends", None)
     if isinstance(bc := table.get("bc"), str):
         clone = tomllib.loads((ROOT / f"configs/bc/{bc}.toml").read_text())
-        table["bc"] = {k: v for k, v in clone.items() if k not in ("game", "report_games")}
+        table["bc"] = {
+            k: v for k, v in clone.items() if k not in ("extends", "game", "report_games")
+        }
     found = leaves(table)
     if players := re.search(r"(?:^|-)(\d)p(?:-|$)", path.stem):
         found.setdefault(("game.", "num_players"), int(players[1]))

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.runs.run_dir import preset_players
@@ -37,7 +37,9 @@ def presets_of(algorithm: str, config: type) -> str:
 def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
     """Config of a preset.
 
-    In a preset, `bc = "NAME"` includes configs/bc/NAME.toml. A number of players in its name
+    In a preset, `extends = "NAME"` starts from another preset: of the same algorithm, of another
+    one (`ippo/quick`), or a .toml file beside it. Tables are merged, unless their `kind` or `name`
+    differs. `bc = "NAME"` includes configs/bc/NAME.toml. A number of players in a preset's name
     (`3p-human`) sets that of the game, unless the preset does.
 
     Args:
@@ -48,32 +50,83 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
 
     Raises:
         FileNotFoundError: no such preset; the error lists the existing ones.
-        ValueError: an unknown field or a wrong type, with file and field.
+        ValueError: an unknown field or a wrong type, with file and field; presets that extend each
+            other.
     """
-    other, _, name = name.rpartition("/") if not name.endswith(".toml") else ("", "", name)
-    algorithm = other or presets_of(algorithm, cls)
-    data = _read_preset(algorithm, name, configs)
-    if isinstance(bc := data.get("bc"), str):
-        data["bc"] = {
-            k: v
-            for k, v in _read_preset("bc", bc, configs).items()
-            if k not in ("game", "report_games")
-        }
+    file = _preset_file(presets_of(algorithm, cls), name, configs)
+    data = _read_preset(file, configs)
     game = data.get("game", {})
-    if (players := preset_players(name)) is not None and isinstance(game, dict):
+    if (players := preset_players(file.name)) is not None and isinstance(game, dict):
         data["game"] = {"num_players": players} | game
-    config = from_dict(cls, data, where=name if name.endswith(".toml") else f"{algorithm}/{name}")
-    return dataclasses.replace(config, preset=name)  # type: ignore[type-var]
+    try:
+        config = from_dict(cls, data, where=file.where)
+    except ValueError as error:
+        if (extended := read_toml(file.path).get("extends")) is None:
+            raise
+        raise ValueError(f"{error} ({file.where} extends {extended})") from error
+    return dataclasses.replace(config, preset=file.name)  # type: ignore[type-var]
 
 
-def _read_preset(algorithm: str, name: str, configs: Path) -> dict[str, Any]:
-    path = Path(name) if name.endswith(".toml") else configs / algorithm / f"{name}.toml"
+class _PresetFile(NamedTuple):
+    algorithm: str
+    name: str
+    """Name, or path of a .toml file."""
+    path: Path
+
+    @property
+    def where(self) -> str:
+        """Place in errors."""
+        return self.name if self.name.endswith(".toml") else f"{self.algorithm}/{self.name}"
+
+
+def _preset_file(algorithm: str, name: str, configs: Path, flag: str = "--preset") -> _PresetFile:
+    if name.endswith(".toml"):
+        path = Path(name)
+    else:
+        other, _, name = name.rpartition("/")
+        algorithm = other or algorithm
+        path = configs / algorithm / f"{name}.toml"
     if not path.is_file():
         if name in (renamed := RENAMED_VALUES["preset"]):
-            raise FileNotFoundError(f"--preset {name} was renamed to {renamed[name]}")
+            raise FileNotFoundError(f"{flag} {name} was renamed to {renamed[name]}")
         names = sorted(p.stem for p in (configs / algorithm).glob("*.toml"))
         raise FileNotFoundError(
-            f"--preset {name}: no file {path}; presets of {algorithm}: {', '.join(names) or 'none'}"
+            f"{flag} {name}: no file {path}; presets of {algorithm}: {', '.join(names) or 'none'}"
             f"{did_you_mean(name, names)}"
         )
-    return read_toml(path)
+    return _PresetFile(algorithm, name, path)
+
+
+def _read_preset(
+    file: _PresetFile, configs: Path, extended_by: tuple[_PresetFile, ...] = ()
+) -> dict[str, Any]:
+    """Fields of a preset, of what it extends and of the clone's preset that it includes."""
+    if file.path.resolve() in [of.path.resolve() for of in extended_by]:
+        chain = " -> ".join(of.where for of in (*extended_by, file))
+        raise ValueError(f"{extended_by[0].where}: extends: expected no circle, got {chain}")
+    data = read_toml(file.path)
+    base: dict[str, Any] = {}
+    if (extended := data.pop("extends", None)) is not None:
+        if not isinstance(extended, str):
+            raise ValueError(f"{file.where}.extends: expected a preset's name, got {extended!r}")
+        if extended.endswith(".toml"):
+            extended = str(file.path.parent / extended)
+        found = _preset_file(file.algorithm, extended, configs, f"{file.where}: extends")
+        base = _read_preset(found, configs, (*extended_by, file))
+    if isinstance(bc := data.get("bc"), str):
+        base.pop("bc", None)
+        clone = _read_preset(_preset_file("bc", bc, configs), configs)
+        data["bc"] = {k: v for k, v in clone.items() if k not in ("game", "report_games")}
+    return _merged(base, data)
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with changes; a table of another kind, or a game of another name, is replaced."""
+    merged = dict(base)
+    for key, value in changes.items():
+        old = base.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            replaced = any(old.get(of) != value[of] for of in ("kind", "name") if of in value)
+            value = value if replaced else _merged(old, value)
+        merged[key] = value
+    return merged

@@ -28,13 +28,14 @@ from hanabi_rl.algorithms.q_learning import QRunConfig
 from hanabi_rl.algorithms.registry import ALGORITHMS
 from hanabi_rl.algorithms.trajedi import TrajeDiConfig
 from hanabi_rl.games.hanabi.dynamics import Rules
-from hanabi_rl.games.registry import GAMES
+from hanabi_rl.games.registry import GAMES, game_class
 from hanabi_rl.launch.cli_args import parse_args
 from hanabi_rl.launch.presets import load_preset, preset_config
 from hanabi_rl.learning.cloning import BCTrainConfig
 from hanabi_rl.learning.config import PPOConfig
 from hanabi_rl.learning.rewards import GameShaping, HanabiShaping
 from hanabi_rl.nn.networks import NetworkConfig
+from hanabi_rl.nn.structured_network import StructuredConfig
 from hanabi_rl.runs.config import with_game
 from hanabi_rl.runs.run_dir import write_config
 from hanabi_rl.storage.dataclass_io import from_dict, to_dict
@@ -323,21 +324,27 @@ def test_presets_list_only_commented_differences(algo: str, name: str) -> None:
     assert from_dict(cls, to_dict(config)) == config
     text = (CONFIGS / algo / f"{name}.toml").read_text()
     assert text.startswith("# "), "a preset says why it is as it is"
+    table = tomllib.loads(text)
+    extended = table.pop("extends", None)
+    base = cls()
+    if extended is not None:
+        other, _, named = extended.rpartition("/")
+        base = load_preset(CLASSES[other or algo], other or algo, named, CONFIGS)
     # the default of the preset's kind of network, shaping and game
     kinds = {
         field: type(value)()
         for field in ("network", "shaping", "game")
-        if type(value := getattr(config, field, None)) is not type(getattr(cls(), field, None))
+        if type(value := getattr(config, field, None)) is not type(getattr(base, field, None))
     }
     resolved = leaves(to_dict(config))
-    default = leaves(to_dict(dataclasses.replace(cls(), **kinds)))
-    for field in leaves(tomllib.loads(text)):
+    default = leaves(to_dict(cls())) | leaves(to_dict(dataclasses.replace(base, **kinds)))
+    for field in leaves(table):
         if field == "bc":
-            assert config.bc != cls().bc, "bc names the default preset"
+            assert config.bc != getattr(base, field, cls().bc), "bc names the default preset"
         else:
             chosen = field in ("network.kind", "shaping.kind", "game.name")
             differs = chosen or resolved[field] != default[field]
-            assert differs, f"{field} = {resolved[field]} is the default"
+            assert differs, f"{field} = {resolved[field]} is the default, or {extended} has it"
     minutes = (
         name in ("quick-lstm", "hour-lstm", "small", "one-rank", *GAMES)
         or (algo in ("sad", "any_play") and name == "quick")  # no structured network
@@ -421,6 +428,75 @@ def test_preset_can_be_any_file(tmp_path: Path) -> None:
         load_preset(HDRIPPOConfig, "hdr_ippo", str(path), CONFIGS)
     with pytest.raises(FileNotFoundError, match=r"--preset quik: no file .*presets of bc: .*quick"):
         load_preset(BCConfig, "bc", "quik", CONFIGS)
+
+
+def test_preset_extends_another(tmp_path: Path) -> None:
+    """What a preset says, what the one that it extends says, then the defaults: also by table."""
+    (tmp_path / "base.toml").write_text(
+        'extends = "ippo/quick"\nlr = 0.5\ngamma = 0.5\n[shaping]\nlife_cost = 0.25\n'
+    )
+    mine = tmp_path / "mine.toml"
+    mine.write_text('extends = "base.toml"\ngamma = 0.75\n[network]\nfeatures = "conventions"\n')
+    quick = load_preset(IPPOConfig, "ippo", "quick", CONFIGS)
+    assert isinstance(quick.network, StructuredConfig)
+    assert isinstance(quick.shaping, HanabiShaping) and quick.shaping.keep_points
+    expected = dataclasses.replace(
+        quick,
+        preset=str(mine),
+        lr=0.5,
+        gamma=0.75,
+        shaping=dataclasses.replace(quick.shaping, life_cost=0.25),
+        network=dataclasses.replace(quick.network, features="conventions"),
+    )
+    assert load_preset(IPPOConfig, "ippo", str(mine), CONFIGS) == expected
+    # a name without an algorithm is of the algorithm that is run
+    mine.write_text('extends = "small"\n')
+    for algorithm, cls in (("e3t", CLASSES["e3t"]), ("ippo", IPPOConfig)):
+        small = load_preset(cls, algorithm, "small", CONFIGS)
+        own = load_preset(cls, algorithm, str(mine), CONFIGS)
+        assert own == dataclasses.replace(small, preset=str(mine))
+
+
+def test_table_of_another_kind_is_replaced(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('extends = "ippo/small"\n[network]\nkind = "structured"\n')
+    config = load_preset(IPPOConfig, "ippo", str(mine), CONFIGS)
+    assert config.network == StructuredConfig()
+    mine.write_text('extends = "ippo/small"\n[game]\nname = "overcooked"\n')
+    assert load_preset(IPPOConfig, "ippo", str(mine), CONFIGS).game == game_class("overcooked")()
+
+
+def test_clone_of_an_extended_preset(tmp_path: Path) -> None:
+    """Fields change the extended preset's clone; the name of another preset replaces it."""
+    mine = tmp_path / "mine.toml"
+    quick = load_preset(HDRIPPOConfig, "hdr_ippo", "quick", CONFIGS).bc
+    mine.write_text('extends = "quick"\n[bc]\nepochs = 3\n')
+    changed = load_preset(HDRIPPOConfig, "hdr_ippo", str(mine), CONFIGS).bc
+    assert changed == dataclasses.replace(quick, epochs=3)
+    mine.write_text('extends = "quick-lstm"\nbc = "quick"\n')
+    assert load_preset(HDRIPPOConfig, "hdr_ippo", str(mine), CONFIGS).bc == quick
+
+
+def test_extends_errors(tmp_path: Path) -> None:
+    mine, other = tmp_path / "mine.toml", tmp_path / "other.toml"
+
+    def refused(text: str, error: type[Exception] = ValueError) -> str:
+        mine.write_text(text)
+        with pytest.raises(error) as caught:
+            load_preset(IPPOConfig, "ippo", str(mine), CONFIGS)
+        return str(caught.value)
+
+    assert refused("extends = 3\n") == f"{mine}.extends: expected a preset's name, got 3"
+    found = refused('extends = "quik"\n', FileNotFoundError)
+    assert found.startswith(f"{mine}: extends quik: no file ") and "did you mean quick?" in found
+    other.write_text('extends = "mine.toml"\n')
+    circle = f"{mine} -> {other} -> {mine}"
+    assert (
+        refused('extends = "other.toml"\n') == f"{mine}: extends: expected no circle, got {circle}"
+    )
+    # an extended preset's field that this algorithm lacks
+    found = refused('extends = "hdr_ippo/quick"\n')
+    assert "unknown field 'bc'" in found and found.endswith(f" ({mine} extends hdr_ippo/quick)")
 
 
 def test_preset_error_shows_file_and_digits(tmp_path: Path) -> None:
