@@ -64,6 +64,28 @@ def test_kl_sums_over_legal_actions() -> None:
     np.testing.assert_array_equal(jax.jit(kl_to_reference)(rows["logits"], rows["logits"]), 0)
 
 
+def test_gradients_of_kl_and_entropy_by_hand() -> None:
+    """p - reference, and -p (log p + H): also where probabilities underflow to 0 in float32, where
+    distrax gives NaN for distributions made from probabilities."""
+    rows = make_rows(2)
+    logits = rows["logits"].copy()
+    logits[1] = [300, 0, *[ILLEGAL] * (ACTIONS - 2)]
+    kl = jax.jit(jax.grad(lambda x: kl_to_reference(rows["reference"], x).sum()))(logits)
+    log_policy = log_softmax(logits)
+    policy = np.exp(log_policy)
+    np.testing.assert_allclose(kl, policy - np.exp(log_softmax(rows["reference"])), atol=1e-6)
+
+    weight = np.full(ROWS, 1 / ROWS, np.float32)
+    batch, _, value = make_batch(rows, weight)
+
+    def entropy(x: Any) -> Any:
+        return ppo_loss(x, value.astype(np.float32), batch, PPOConfig())[1]["entropy"]
+
+    safe = np.where(policy > 0, log_policy, 0)
+    by_hand = -policy * (safe - (policy * safe).sum(-1, keepdims=True))
+    np.testing.assert_allclose(jax.jit(jax.grad(entropy))(logits), by_hand / ROWS, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("ratio", "advantage", "loss", "slope"),
     [  # slope: d loss / d ratio, 0 if clipped
