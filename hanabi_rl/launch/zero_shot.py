@@ -55,7 +55,7 @@ class ZeroShot:
 
     out: str = "runs/zero-shot"
     """Folder of all runs."""
-    preset: str = "small"
+    preset: str = "small-structured"
     """Preset of behaviour_preferring, best_response and the methods' algorithms."""
     methods: tuple[Method, ...] = get_args(Method)
     """Methods to compare: SP, FCP, HSP, E3T, MEP, TrajeDi, COLE, Any-Play."""
@@ -71,15 +71,15 @@ class ZeroShot:
     selfplay_runs: int = 4
     """Self-play runs in FCP's population, and members of MEP's and TrajeDi's, each at its start,
     middle and end. HSP has half as many runs, and three biased partners per replaced run."""
-    pair_steps: Steps = 700_000
+    pair_steps: Steps = 600_000
     """Environment steps of each learner of a pair."""
     response_steps: Steps = 600_000
     """Environment steps of a best response to one partner."""
-    selfplay_steps: Steps = 1_000_000
+    selfplay_steps: Steps = 600_000
     """Environment steps of SP and of each population member."""
-    agent_steps: Steps = 1_200_000
+    agent_steps: Steps = 1_000_000
     """Environment steps of E3T, COLE, Any-Play and best responses to populations."""
-    lr: LearningRate = 2e-3
+    lr: LearningRate = 1e-3
     """Learning rate of all runs."""
     games: BoundedCount = 1000
     """Decks per seat in all evaluations."""

@@ -272,7 +272,9 @@ def test_learner_seeds_differ_from_population_seeds(
 
 @pytest.mark.parametrize("game", [None, "overcooked:forced_coordination"])
 def test_presets_accept_settings_of_comparison(tmp_path: Path, game: str | None) -> None:
-    config = ZeroShot(out=str(tmp_path), preset="overcooked" if game else "small", game=game)
+    config = ZeroShot(out=str(tmp_path), game=game)
+    if game:
+        config = dataclasses.replace(config, preset="overcooked")
     runs = ComparisonRuns(config)
     algorithms = "behaviour_preferring", "best_response", "ippo"
     for algorithm in (*algorithms, "e3t", "mep", "trajedi", "cole", "any_play"):
