@@ -10,6 +10,7 @@ COLE and Any-Play. Finished runs are not repeated.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -178,20 +179,27 @@ class ComparisonRuns:
         self, name: str, seed: int, partners: Sequence[str], **fields: Any
     ) -> Path:
         """Best response to a population."""
-        # Overcooked's updates are small, as in its presets; any number of partners divides
-        hanabi = isinstance(self.base("best_response", self.config.agent_steps).game, Rules)
-        batch = {"num_steps": 32} if hanabi else {"num_steps": 64, "num_shuffle_blocks": 1}
+        base = self.base("best_response", self.config.agent_steps)
+        hanabi = isinstance(base.game, Rules)
+        # Overcooked's updates are small, as in its presets
+        num_steps, blocks = (32, base.num_shuffle_blocks) if hanabi else (64, 1)
+        num_envs = (16 if hanabi else 4) * len(partners)
         return self.make(
             "best_response",
             f"{name}/s{seed}",
             self.config.agent_steps,
             seed=seed,
             partners=tuple(partners),
-            num_envs=(16 if hanabi else 4) * len(partners),
+            num_envs=num_envs,
+            num_steps=num_steps,
+            num_shuffle_blocks=blocks,
+            # for any number of partners
+            num_minibatches=math.gcd(
+                base.num_minibatches, num_envs // blocks * base.game.num_players
+            ),
             eval_every=10_000,
             eval_games=64,
             report_games=64,
-            **batch,
             **fields,
         )
 

@@ -347,7 +347,7 @@ def test_presets_list_only_commented_differences(algo: str, name: str) -> None:
             assert differs, f"{field} = {resolved[field]} is the default, or {extended} has it"
     minutes = (
         name in ("quick-lstm", "hour-lstm", "small", "one-rank", *GAMES)
-        or (algo in ("sad", "any_play") and name == "quick")  # no structured network
+        or algo in ("sad", "any_play")  # no structured networks
         or "structured" in resolved.values()
     )
     if not minutes:
@@ -451,7 +451,7 @@ def test_preset_extends_another(tmp_path: Path) -> None:
     assert load_preset(IPPOConfig, "ippo", str(mine), CONFIGS) == expected
     # a name without an algorithm is of the algorithm that is run
     mine.write_text('extends = "small"\n')
-    for algorithm, cls in (("e3t", CLASSES["e3t"]), ("ippo", IPPOConfig)):
+    for algorithm, cls in (("br_bc", CLASSES["br_bc"]), ("ippo", IPPOConfig)):
         small = load_preset(cls, algorithm, "small", CONFIGS)
         own = load_preset(cls, algorithm, str(mine), CONFIGS)
         assert own == dataclasses.replace(small, preset=str(mine))
