@@ -24,8 +24,7 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.evaluation.measure.gauntlet import GauntletResult, gauntlet_partners, run_gauntlet
 from hanabi_rl.evaluation.reporting.tables import csv_text
 from hanabi_rl.launch.zero_shot import ComparisonRuns, Method, ZeroShot
-from hanabi_rl.runs.run_dir import LATEST_POLICY, METRICS
-from hanabi_rl.runs.tracking import read_metrics
+from hanabi_rl.runs.run_dir import LATEST_POLICY
 from hanabi_rl.storage.files import read_json, write_json
 
 IN_ONE_RUN: tuple[Method, ...] = ("SP", "E3T", "COLE")
@@ -34,13 +33,13 @@ STEPS, MEMBERS, MEMBER_STEPS = 2_400_000, 4, 400_000
 SERIES, GAMES = 20, 5  # with each partner, for each seat in the first game
 
 
-class TimedRuns(ComparisonRuns):
-    """Runs of a comparison, with the training minutes of each agent."""
+def comparison(folder: Path) -> tuple[ComparisonRuns, ComparisonRuns]:
+    """Runs of the methods in one run, and of those with a population."""
 
-    def __init__(self, folder: Path, member_steps: int, agent_steps: int) -> None:
-        super().__init__(
+    def runs(name: str, member_steps: int, agent_steps: int) -> ComparisonRuns:
+        return ComparisonRuns(
             ZeroShot(
-                out=str(folder),
+                out=str(folder / name),
                 preset="quick",
                 lr=1e-3,
                 selfplay_runs=MEMBERS,
@@ -48,33 +47,12 @@ class TimedRuns(ComparisonRuns):
                 agent_steps=agent_steps,
             )
         )
-        self.needed = set[Path]()
 
-    def make(self, algorithm: str, name: str, steps: int, **fields: Any) -> Path:
-        """See `ComparisonRuns`."""
-        run = super().make(algorithm, name, steps, **fields)
-        self.needed.add(run)
-        return run
-
-    def agent(self, method: Method, seed: int) -> tuple[Path, float]:
-        """Run folder of an agent, and minutes."""
-        self.needed.clear()
-        run = self.methods[method](seed)
-        return run, sum(map(training_minutes, self.needed))
-
-
-def comparison(folder: Path) -> tuple[TimedRuns, TimedRuns]:
-    """Runs of the methods in one run, and of those with a population."""
     response_steps = STEPS - MEMBERS * MEMBER_STEPS
     return (
-        TimedRuns(folder / "one-run", STEPS, STEPS),
-        TimedRuns(folder / "population", MEMBER_STEPS, response_steps),
+        runs("one-run", STEPS, STEPS),
+        runs("population", MEMBER_STEPS, response_steps),
     )
-
-
-def training_minutes(run: Path) -> float:
-    """Minutes of training of a run, sessions that were stopped included."""
-    return float(read_metrics(run / METRICS)[-1]["wall_s"]) / 60
 
 
 def scores(policy: NetworkPolicy, folder: Path) -> dict[str, float]:

@@ -186,7 +186,7 @@ def zero_shot_command(args: Sequence[str]) -> int:
         )
     )
     try:
-        wanted = run_zero_shot(config)
+        wanted, minutes = run_zero_shot(config)
     except RunStopped as stopped:
         print(f"{stopped}; repeat the command to continue.", file=sys.stderr)
         return stopped.exit_code
@@ -194,5 +194,5 @@ def zero_shot_command(args: Sequence[str]) -> int:
     print(to_text(*tables), file=sys.stderr)
     write_json(Path(config.out) / "br-prox.json", figures)
     measured = Path(config.out) / "partners" / MEASURED
-    print(f"\n{diversity_table(measured)}\n\n{rank_table(figures)}")
+    print(f"\n{diversity_table(measured)}\n\n{rank_table(figures, minutes)}")
     return 0

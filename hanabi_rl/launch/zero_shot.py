@@ -31,7 +31,8 @@ from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.launch.train_partner_set import MEASURED, SELECTED, train_set
 from hanabi_rl.learning.config import Steps
-from hanabi_rl.runs.run_dir import EVALUATED, LATEST_POLICY, member_folders
+from hanabi_rl.runs.run_dir import EVALUATED, LATEST_POLICY, METRICS, member_folders
+from hanabi_rl.runs.tracking import read_metrics
 from hanabi_rl.storage.files import check_writable
 from hanabi_rl.storage.validation import (
     BoundedCount,
@@ -106,6 +107,14 @@ class ComparisonRuns:
 
     def __init__(self, config: ZeroShot) -> None:
         self.config, self.folder = config, Path(config.out)
+        self._needed = set[Path]()
+        """Runs of the agent that `agent` makes."""
+
+    def agent(self, method: Method, seed: int) -> tuple[Path, float]:
+        """Run folder of an agent, and minutes of training, that of its population included."""
+        self._needed.clear()
+        run = self.methods[method](seed)
+        return run, sum(map(training_minutes, self._needed))
 
     @property
     def methods(self) -> dict[Method, Callable[[int], Path]]:
@@ -127,7 +136,9 @@ class ComparisonRuns:
         base = self.base(algorithm, steps)
         config = dataclasses.replace(base, run_dir=str(self.folder / name), **fields)
         run_once(algorithm, config)
-        return self.folder / name
+        run = self.folder / name
+        self._needed.add(run)
+        return run
 
     def base(self, algorithm: str, steps: int) -> Any:
         """Preset of an algorithm with the settings of all runs of the comparison."""
@@ -283,9 +294,15 @@ def skill_checkpoints(run_dir: Path) -> list[str]:
     return [str(folders[place]) for place in (0, middle, -1)]
 
 
-def run_zero_shot(config: ZeroShot) -> list[str]:
-    """Train missing runs; return the arguments of `hanabi-rl br-prox` that compare the agents.
-    Raises ValueError and RunStopped as the runs."""
+def training_minutes(run: Path) -> float:
+    """Minutes of training of a run, sessions that were stopped included."""
+    return float(read_metrics(run / METRICS)[-1]["wall_s"]) / 60
+
+
+def run_zero_shot(config: ZeroShot) -> tuple[list[str], dict[str, float]]:
+    """Train missing runs; return the arguments of `hanabi-rl br-prox` that compare the agents, and
+    each method's mean minutes of training (HSP's without the pairs). Raises ValueError and
+    RunStopped as the runs."""
     runs = ComparisonRuns(config)
     check_writable("--out", runs.folder)
     updates = runs.base("ippo", config.selfplay_steps).num_updates
@@ -296,14 +313,16 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         )
     runs.folder.mkdir(parents=True, exist_ok=True)
     partners = runs.partners()
-    methods = runs.methods
     agents: list[str] = []
     groups: list[str] = []
+    minutes: dict[str, float] = {}
     for name in dict.fromkeys(config.methods):
-        latest = [str(methods[name](seed) / LATEST_POLICY) for seed in range(config.runs)]
+        made = [runs.agent(name, seed) for seed in range(config.runs)]
+        latest = [str(run / LATEST_POLICY) for run, _ in made]
         agents += latest
         groups.append(f"{name}={','.join(latest)}")
-    return [
+        minutes[name] = float(np.mean([spent for _, spent in made]))
+    arguments = [
         *agents,
         *("--partners", str(partners)),
         *("--games", str(config.games)),
@@ -311,6 +330,7 @@ def run_zero_shot(config: ZeroShot) -> list[str]:
         *("--plot", str(runs.folder / "br-prox.png")),
         *("--group", *groups),
     ]
+    return arguments, minutes
 
 
 def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
@@ -330,15 +350,16 @@ def diversity_table(measured: Path, sizes: Sequence[int] = range(2, 9)) -> str:
     return to_text(number, text_rows(rows, left=False))
 
 
-def rank_table(figures: Mapping[str, Any]) -> str:
-    """Rank of each method among the others, averaged over partners (1: highest mean J / J_BR)."""
+def rank_table(figures: Mapping[str, Any], minutes: Mapping[str, float]) -> str:
+    """Rank of each method among the others, averaged over partners (1: highest mean J / J_BR), and
+    minutes of training."""
     methods = figures["scores"]["methods"]
     means = np.array([found["mean_by_partner"] for found in methods.values()])
     ranks = 1 + (means[None] > means[:, None]).sum(axis=1)  # [method, partner]
-    rows: list[Sequence[str]] = [("method", "mean rank", "first with")]
+    rows: list[Sequence[str]] = [("method", "mean rank", "first with", "minutes")]
     for name, of_method in zip(methods, ranks, strict=True):
         first = f"{(of_method == 1).sum()} of {len(of_method)}"
-        rows.append((name, f"{of_method.mean():.2f}", first))
+        rows.append((name, f"{of_method.mean():.2f}", first, f"{minutes[name]:.1f}"))
     parts: list[Part] = [text_rows(rows, left=False)]
     partners = figures["scores"].get("partners", ())
     if zero := sum(max(partner["best_response_return"]) <= 0 for partner in partners):

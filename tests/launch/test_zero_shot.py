@@ -315,7 +315,8 @@ def test_methods_are_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("any_play", "any_play/s0", steps, fields | {"current_player_only": False}),
     ]
     config = ZeroShot(out=str(tmp_path), runs=2, methods=("TrajeDi", "MEP"))
-    arguments = zero_shot.run_zero_shot(config)
+    arguments, minutes = zero_shot.run_zero_shot(config)
+    assert minutes == {"TrajeDi": 0, "MEP": 0}  # nothing was trained
     assert made == [("trajedi", 0), ("trajedi", 1), ("mep", 0), ("mep", 1)]
     groups = arguments[arguments.index("--group") + 1 :]
     folders = [f"{tmp_path}/{name}/s{seed}/policy-latest" for name, seed in made]
@@ -328,16 +329,18 @@ def test_ranks_average_over_partners() -> None:
     """a is first with two partners and second with one; b, c share the second place once."""
     means = {"a": [0.9, 0.8, 0.5], "b": [0.7, 0.2, 0.6], "c": [0.7, 0.3, 0.4]}
     methods = {name: {"mean_by_partner": of} for name, of in means.items()}
-    lines = rank_table({"scores": {"methods": methods}}).splitlines()[1:]
+    minutes = {"c": 0.25, "a": 12.34, "b": 3}
+    lines = rank_table({"scores": {"methods": methods}}, minutes).splitlines()[1:]
     assert [line.split() for line in lines] == [
-        ["a", "1.33", "2", "of", "3"],
-        ["b", "2.00", "1", "of", "3"],
-        ["c", "2.33", "0", "of", "3"],
+        ["a", "1.33", "2", "of", "3", "12.3"],
+        ["b", "2.00", "1", "of", "3", "3.0"],
+        ["c", "2.33", "0", "of", "3", "0.2"],
     ]
 
 
 def test_zero_best_responses_are_reported() -> None:
     methods = {name: {"mean_by_partner": [1.0, value]} for name, value in (("a", 0.5), ("b", 0.2))}
     partners = [{"best_response_return": best} for best in ([0.0, 0.0], [4.0, 0.0])]
-    last = rank_table({"scores": {"methods": methods, "partners": partners}}).splitlines()[-1]
+    figures = {"scores": {"methods": methods, "partners": partners}}
+    last = rank_table(figures, {"a": 1, "b": 2}).splitlines()[-1]
     assert last == "1 of 2 partners have a J_BR of 0: every method is first with them."
