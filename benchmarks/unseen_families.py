@@ -29,7 +29,8 @@ from hanabi_rl.evaluation.measure.gauntlet import (
 )
 from hanabi_rl.evaluation.measure.intervals import mean_interval
 from hanabi_rl.evaluation.reporting.gauntlet import gauntlet_dict
-from hanabi_rl.storage.files import read_json, read_toml, write_json
+from hanabi_rl.launch.presets import preset_config
+from hanabi_rl.storage.files import read_json, write_json
 
 PRESET = "adhoc-conventions"
 RESEMBLES = {"agent:br-bc-2p": "conventions"}
@@ -61,8 +62,7 @@ def main() -> None:
 
 def training(family: str, seed: int) -> list[str]:
     """The words of the training without a family, but for its folder."""
-    preset = Path(__file__).parents[1] / "configs" / "best_response" / f"{PRESET}.toml"
-    partners = without(family, read_toml(preset)["partners"])
+    partners = without(family, list(preset_config("best_response", PRESET).partners))
     words = ["train/best_response.py", "--preset", PRESET, "--init-from", "None"]
     words += ["--network.features", "hint-history", "--seed", str(seed), "--no-tensorboard"]
     words += ["--num-envs", str(ENVS_EACH * len(partners)), "--num-minibatches", str(len(partners))]

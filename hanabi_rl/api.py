@@ -32,7 +32,7 @@ from hanabi_rl.evaluation.reporting.tables import to_text
 from hanabi_rl.evaluation.reporting.training_report import score_table
 from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.registry import game_from_text
+from hanabi_rl.games.registry import game_class, game_from_text
 from hanabi_rl.launch.presets import configs_folder, load_preset, presets_of
 from hanabi_rl.launch.sweep import run_once, seed_configs, seeds_report
 from hanabi_rl.runs.callbacks import Callback, use_callbacks
@@ -40,6 +40,7 @@ from hanabi_rl.runs.config import saved_config
 from hanabi_rl.runs.run_dir import LATEST_POLICY, create_run, missing_parents, remove_empty
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.jax_settings import with_fixed_settings
+from hanabi_rl.storage.words import game_name
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -131,7 +132,8 @@ def train(
             f"train: expected seeds without {'resume' if resume else 'seed'}, got both"
         )
     named = fields.pop("game", None)
-    game = game_from_text(named) if isinstance(named, str) else named
+    # of the preset's other parameters, below
+    game = game_class(game_name(named))() if isinstance(named, str) else named
     if preset == "quick" and isinstance(game, Game):
         own = configs_folder() / presets_of(entry.name, entry.config) / f"{game.name}.toml"
         preset = game.name if own.exists() else "overcooked"

@@ -250,6 +250,14 @@ def load_small() -> Any:
     return preset_config("ippo", "small")
 
 
+def test_game_as_text_changes_the_game_of_the_preset() -> None:
+    """Eight colours are too many for five ranks, not for the preset's one rank."""
+    with pytest.raises(ValueError, match="lr: expected .*, got 'fast'"):
+        train("other_play", "one-rank", game="hanabi?num_colors=8", lr="fast")
+    with pytest.raises(ValueError, match="num_colors=8 and num_ranks=5"):
+        train("ippo", game="hanabi?num_colors=8", lr="fast")
+
+
 def test_train_runs_an_algorithm_and_a_callback_stops_it(tmp_path: Path) -> None:
     """Stopped after 1 of 3 updates and resumed, it equals the run that was never stopped."""
     fields: dict[str, Any] = {

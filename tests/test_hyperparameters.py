@@ -69,16 +69,21 @@ def leaves(table: dict[str, Any], path: str = "") -> dict[tuple[str, str], Any]:
 
 
 def written(algorithm: str, path: Path) -> dict[tuple[str, str], Any]:
-    """(path, field) -> value of a preset's file, with the clone's file and players of its name; not
-    what it has from the preset that it extends."""
+    """(path, field) -> value of a preset's file and of those that it extends, with the clone's and
+    the players of its name."""
     table = tomllib.loads(path.read_text())
-    table.pop("extends", None)
-    if isinstance(bc := table.get("bc"), str):
-        clone = tomllib.loads((ROOT / f"configs/bc/{bc}.toml").read_text())
-        table["bc"] = {
-            k: v for k, v in clone.items() if k not in ("extends", "game", "report_games")
+    found: dict[tuple[str, str], Any] = {}
+    if extended := table.pop("extends", None):
+        base = ROOT / "configs" / (extended if "/" in extended else f"{algorithm}/{extended}")
+        found = written(base.parent.name, base.with_suffix(".toml"))
+    if isinstance(bc := table.pop("bc", None), str):
+        of_clone = written("bc", ROOT / f"configs/bc/{bc}.toml")
+        found |= {
+            (f"bc.{path}", name): value
+            for (path, name), value in of_clone.items()
+            if path != "game." and name != "report_games"
         }
-    found = leaves(table)
+    found |= leaves(table)
     if players := re.search(r"(?:^|-)(\d)p(?:-|$)", path.stem):
         found.setdefault(("game.", "num_players"), int(players[1]))
     return found

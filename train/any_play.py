@@ -1,7 +1,7 @@
 """Any-Play: training from scratch with a partner of many styles.
 
 python train/any_play.py
-python train/any_play.py --preset small --styles 4
+python train/any_play.py --preset small-structured --styles 4
 """
 
 from hanabi_rl.launch.script import main

@@ -1,7 +1,7 @@
 """TrajeDi: population with diverse trajectories, for a best response to its members.
 
 python train/trajedi.py
-python train/trajedi.py --preset small --trajectory-discount 1
+python train/trajedi.py --preset small-structured --trajectory-discount 1
 """
 
 from hanabi_rl.launch.script import main

@@ -469,6 +469,11 @@ def load_agents(
             )
     rules = rules or Rules(num_players=num_players or 2)
     for name, policy in found.items():
+        if game is not None and policy.rules != rules:
+            raise ValueError(
+                f"--game: expected {policy.rules.difference_from(rules)}, which {name} was trained "
+                f"for, got {rules.difference_from(policy.rules)}"
+            )
         if policy.rules != rules:
             raise ValueError(
                 f"expected agents of one game, got {next(iter(found))} for "

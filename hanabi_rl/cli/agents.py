@@ -145,13 +145,10 @@ def games_of_source(
 
 def selfplay_title(agent: str, policy: Policy, sample: bool, decks: str) -> str:
     """Title of a table about self-play games."""
-    rules = policy.rules
-    where = f"{rules.num_players} players"
-    if rules.name != "hanabi":
-        from hanabi_rl.games.registry import game_to_text
+    from hanabi_rl.games.registry import game_label
 
-        where = game_to_text(rules)
-    return f"{agent}: {play_mode(sample, rules)} self-play, {where}, {decks}"
+    rules = policy.rules
+    return f"{agent}: {play_mode(sample, rules)} self-play, {game_label(rules)}, {decks}"
 
 
 def seats_text(games: Games) -> str:

@@ -20,6 +20,7 @@ from hanabi_rl.cli import overcooked
 from hanabi_rl.cli.agents import Flag, GameName, SeedNames, chosen_decks, load_agents
 from hanabi_rl.storage.extras import install_command
 from hanabi_rl.storage.validation import Port, PositiveInt, Range, Seconds, Seed
+from hanabi_rl.storage.words import game_name
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -81,7 +82,7 @@ def play(
     """
     if process is not None and agents:
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
-    is_hanabi = game in (None, "hanabi")
+    is_hanabi = game is None or game_name(game) == "hanabi"
     names = _lineup(agents, players, watch) if is_hanabi else list(agents)
     if not is_hanabi and len(names) != 1:
         raise ValueError(f"expected one agent for {game}, got {' '.join(names) or 'none'}")

@@ -9,7 +9,7 @@ from hanabi_rl.cli import overcooked
 from hanabi_rl.cli.agents import Agent, File, GameName, load_agent, seats_text
 from hanabi_rl.cli.output import Parts, measure_command
 from hanabi_rl.storage.validation import INT32_MAX, Range
-from hanabi_rl.storage.words import count
+from hanabi_rl.storage.words import count, game_name
 
 NOTES = {  # for agents without an action distribution
     "bot:": "Bots except `bot:random` are deterministic. Their move has probability 1 - "
@@ -51,7 +51,7 @@ def predict(
     if overcooked.is_source(str(file).partition("?")[0]):
         yield from _predict_records(agent, str(file), game, out)
         return
-    if game not in (None, "hanabi"):
+    if game is not None and game_name(game) != "hanabi":
         raise ValueError(f"--game {game}: expected games of it, got {file}")
     games = load_distinct_games([file])
     policy = load_policy(agent, games.rules)

@@ -59,6 +59,8 @@ def game_from_text(text: str, default: Any = None) -> Any:
     field: str = getattr(cls, "variant", "")
     if colon and not field:
         raise ValueError(f"expected {name} without a variant, got {text!r}")
+    if colon and field in options:
+        raise ValueError(f"{text}: expected {field} once, got it twice")
     base = default if type(default) is cls else cls()
     parameters = {name: _value(value) for name, value in options.items()}
     if colon:
@@ -70,14 +72,30 @@ def _value(text: str) -> Any:
     """Value of a parameter: a number, `true`, `false`, `null`, or the text itself."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
 def game_to_text(rules: Any) -> str:
-    """`NAME` or `NAME:VARIANT` of a game, see `game_from_text`."""
+    """`NAME` or `NAME:VARIANT` of a game, see `game_from_text`; of Hanabi also what differs from
+    the standard game of its number of players: `hanabi?num_ranks=2`."""
+    if isinstance(rules, Rules) and not rules.is_standard:
+        fields = rules.differing_fields(Rules(num_players=rules.num_players))
+        options = (f"{of}={json.dumps(getattr(rules, of), separators=(',', ':'))}" for of in fields)
+        return f"{rules.name}?{'&'.join(options)}"
     field: str = getattr(rules, "variant", "")
     return f"{rules.name}:{getattr(rules, field)}" if field else str(rules.name)
+
+
+def game_label(rules: Any) -> str:
+    """A game in titles: `3 players`, `2 players, 2 ranks and hands of 3`; other games by
+    `game_to_text`."""
+    if not isinstance(rules, Rules):
+        return game_to_text(rules)
+    players = f"{rules.num_players} players"
+    if rules.is_standard:
+        return players
+    return f"{players}, {rules.difference_from(Rules(num_players=rules.num_players))}"
 
 
 def game_to_dict(rules: Any) -> dict[str, Any]:

@@ -39,8 +39,9 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
 
     In a preset, `extends = "NAME"` starts from another preset: of the same algorithm, of another
     one (`ippo/quick`), or a .toml file beside it. Tables are merged, unless their `kind` or `name`
-    differs. `bc = "NAME"` includes configs/bc/NAME.toml. A number of players in a preset's name
-    (`3p-human`) sets that of the game, unless the preset does.
+    differs; a table without them is one of the extended preset's kind. `bc = "NAME"` includes
+    configs/bc/NAME.toml. A number of players in a preset's name
+    (`3p-human`) sets that of the game, unless the preset does (not one that it extends).
 
     Args:
         cls: config class of the training script.
@@ -55,9 +56,6 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
     """
     file = _preset_file(presets_of(algorithm, cls), name, configs)
     data = _read_preset(file, configs)
-    game = data.get("game", {})
-    if (players := preset_players(file.name)) is not None and isinstance(game, dict):
-        data["game"] = {"num_players": players} | game
     try:
         config = from_dict(cls, data, where=file.where)
     except ValueError as error:
@@ -80,6 +78,7 @@ class _PresetFile(NamedTuple):
 
 
 def _preset_file(algorithm: str, name: str, configs: Path, flag: str = "--preset") -> _PresetFile:
+    given = name
     if name.endswith(".toml"):
         path = Path(name)
     else:
@@ -91,7 +90,7 @@ def _preset_file(algorithm: str, name: str, configs: Path, flag: str = "--preset
             raise FileNotFoundError(f"{flag} {name} was renamed to {renamed[name]}")
         names = sorted(p.stem for p in (configs / algorithm).glob("*.toml"))
         raise FileNotFoundError(
-            f"{flag} {name}: no file {path}; presets of {algorithm}: {', '.join(names) or 'none'}"
+            f"{flag} {given}: no file {path}; presets of {algorithm}: {', '.join(names) or 'none'}"
             f"{did_you_mean(name, names)}"
         )
     return _PresetFile(algorithm, name, path)
@@ -103,7 +102,7 @@ def _read_preset(
     """Fields of a preset, of what it extends and of the clone's preset that it includes."""
     if file.path.resolve() in [of.path.resolve() for of in extended_by]:
         chain = " -> ".join(of.where for of in (*extended_by, file))
-        raise ValueError(f"{extended_by[0].where}: extends: expected no circle, got {chain}")
+        raise ValueError(f"{extended_by[0].where}: extends, bc: expected no circle, got {chain}")
     data = read_toml(file.path)
     base: dict[str, Any] = {}
     if (extended := data.pop("extends", None)) is not None:
@@ -115,8 +114,11 @@ def _read_preset(
         base = _read_preset(found, configs, (*extended_by, file))
     if isinstance(bc := data.get("bc"), str):
         base.pop("bc", None)
-        clone = _read_preset(_preset_file("bc", bc, configs), configs)
+        clone = _read_preset(_preset_file("bc", bc, configs), configs, (*extended_by, file))
         data["bc"] = {k: v for k, v in clone.items() if k not in ("game", "report_games")}
+    game = data.get("game", {})
+    if (players := preset_players(file.name)) is not None and isinstance(game, dict):
+        data["game"] = {"num_players": players} | game
     return _merged(base, data)
 
 

@@ -23,6 +23,7 @@ from hanabi_rl.launch.process_setup import configure_process
 from hanabi_rl.launch.sweep import run_seeds
 from hanabi_rl.runs.multi_host import connect_hosts
 from hanabi_rl.runs.session import RunStopped
+from hanabi_rl.storage.words import game_name
 
 FEW_GAMES = 500  # below this, the published 1,000-game schedule has too few steps per epoch
 
@@ -76,8 +77,8 @@ def default_preset(args: list[str], presets: Path) -> str | None:
         return chosen  # without reading data
     if not presets.is_dir():
         return None
-    if (game := flag_value(GAME_FLAG, args)) is not None and not game.startswith("hanabi"):
-        return game.partition(":")[0]
+    if (game := flag_value(GAME_FLAG, args)) is not None and game_name(game) != "hanabi":
+        return game_name(game)
     data = flag_values("--data", args) or flag_values("--bc.data", args)
     accelerated = jax.default_backend() != "cpu"
     clone = flag_value("--bc-policy", args)

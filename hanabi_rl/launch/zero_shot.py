@@ -58,11 +58,12 @@ class ZeroShot:
     out: str = "runs/zero-shot"
     """Folder of all runs."""
     preset: str = "small-structured"
-    """Preset of behaviour_preferring, best_response and the methods' algorithms."""
+    """Preset of behaviour_preferring, best_response and the methods' algorithms (Any-Play's
+    networks are feed-forward)."""
     methods: tuple[Method, ...] = get_args(Method)
     """Methods to compare: SP, FCP, HSP, E3T, MEP, TrajeDi, COLE, Any-Play."""
     game: str | None = None
-    """Game NAME or NAME:VARIANT, such as overcooked:forced_coordination or hanabi?num_ranks=2;
+    """Game NAME or NAME:VARIANT, such as overcooked:forced_coordination or hanabi?num_players=3;
     None: the preset's."""
     num_pairs: PositiveInt = 16
     """Number of candidate pairs."""
@@ -131,6 +132,12 @@ class ComparisonRuns:
             "Any-Play": partial(self.without_partners, "any_play", current_player_only=False),
         }
 
+    def algorithms(self) -> list[str]:
+        """Algorithms whose presets the comparison reads."""
+        names = {name.replace("-", "_").lower() for name in self.config.methods}
+        chosen = sorted(names & {"e3t", "mep", "trajedi", "cole", "any_play"})
+        return ["behaviour_preferring", "best_response", "ippo", *chosen]
+
     def make(self, algorithm: str, name: str, steps: int, **fields: Any) -> Path:
         """Run folder of an algorithm's preset with these fields."""
         base = self.base(algorithm, steps)
@@ -144,7 +151,11 @@ class ComparisonRuns:
         """Preset of an algorithm with the settings of all runs of the comparison."""
         base = preset_config(algorithm, self.config.preset)
         if self.config.game is not None:
-            base = dataclasses.replace(base, game=game_from_text(self.config.game, base.game))
+            try:
+                game = game_from_text(self.config.game, base.game)
+            except ValueError as error:
+                raise ValueError(f"--game: {error}") from error
+            base = dataclasses.replace(base, game=game)
         fields = {"eval_games": 256, "report_games": 512} if isinstance(base.game, Rules) else {}
         if algorithm == "behaviour_preferring":
             fields.pop("report_games", None)
@@ -204,7 +215,7 @@ class ComparisonRuns:
             num_envs=num_envs,
             num_steps=num_steps,
             num_shuffle_blocks=blocks,
-            # for any number of partners
+            # fewer where the number of partners is odd: rows must divide
             num_minibatches=math.gcd(
                 base.num_minibatches, num_envs // blocks * base.game.num_players
             ),
@@ -305,6 +316,8 @@ def run_zero_shot(config: ZeroShot) -> tuple[list[str], dict[str, float]]:
     RunStopped as the runs."""
     runs = ComparisonRuns(config)
     check_writable("--out", runs.folder)
+    for algorithm in runs.algorithms():  # what an algorithm lacks is said before any is trained
+        runs.base(algorithm, config.agent_steps)
     updates = runs.base("ippo", config.selfplay_steps).num_updates
     if updates <= _EVAL_EVERY:
         raise ValueError(

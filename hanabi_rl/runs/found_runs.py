@@ -11,8 +11,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
-from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.registry import game_from_dict, game_to_text
+from hanabi_rl.games.registry import game_from_dict, game_label
 from hanabi_rl.runs.config import RESUMABLE_FIELDS
 from hanabi_rl.runs.run_dir import METRICS, flat_config, read_input_hashes, read_record
 from hanabi_rl.runs.tracking import read_metrics
@@ -142,9 +141,7 @@ def _record(path: Path) -> Mapping[str, Any]:
 
 def game_text(game: Any) -> str:
     """Short name of a game: `3 players`, `overcooked:cramped_room`."""
-    if isinstance(game, Rules):
-        return "2 players" if game == Rules() else game.difference_from(Rules())
-    return str(game["name"]) if isinstance(game, dict) else game_to_text(game)
+    return str(game["name"]) if isinstance(game, dict) else game_label(game)
 
 
 def differing_fields(runs: Sequence[FoundRun]) -> list[str]:

@@ -17,6 +17,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
+def game_name(text: str) -> str:
+    """Name of a game of `NAME`, `NAME:VARIANT` or `NAME?key=value`."""
+    return text.partition("?")[0].partition(":")[0]
+
+
 def split_options(name: str) -> tuple[str, dict[str, str]]:
     """Text before the question mark, and the options after it, in order: `NAME?key=value&...`.
     Raises ValueError for options that are not key=value or repeat a key."""

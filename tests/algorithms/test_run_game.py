@@ -83,6 +83,10 @@ def test_game_of_a_config(flags: list[str], game: Any) -> None:
         (["--game", "hanabi?num_rank=2"], "--game: hanabi: .*num_rank'.*did you mean num_ranks"),
         (["--game", "hanabi?num_ranks=two"], "--game: hanabi.num_ranks: expected int, got 'two'"),
         (["--game", "hanabi?num_ranks"], r"--game: hanabi\?num_ranks: expected \?key=value&..."),
+        (
+            ["--game", "overcooked:cramped_room?kitchen=large_room"],
+            "--game: .*: expected kitchen once, got it twice",
+        ),
         (["--game", "overcooked?horizon=0"], "--game: .*horizon: expected 1 to 4095, got 0"),
         (
             ["--game", "jaxmarl:MPE_simple_spred_v3"],

@@ -12,8 +12,10 @@ from support.tiny_games import Dice, DiceState, Signals
 
 from hanabi_rl.games.check import check_env
 from hanabi_rl.games.game import GameEnv, Outcome, StartStates
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.jaxmarl import JaxMARLGame
 from hanabi_rl.games.overcooked import Overcooked
+from hanabi_rl.games.registry import game_from_text, game_label, game_to_text
 
 ENV = Dice().make_env()
 STEP, RESET = jax.jit(ENV.step), jax.jit(ENV.reset, static_argnums=1)
@@ -155,6 +157,32 @@ def test_starts_are_sampled_at_their_probability() -> None:
     luck = states.game.luck[1:][new]
     counts = np.array([(luck == 1).sum(), (luck == 2).sum()])
     assert (abs(counts - new.sum() / 8) < 5 * np.sqrt(new.sum() * 7 / 64)).all()
+
+
+@pytest.mark.parametrize(
+    ("game", "text", "label"),
+    [
+        (Rules(), "hanabi", "2 players"),
+        (Rules(num_players=3), "hanabi", "3 players"),
+        (
+            Rules(num_players=3, num_ranks=2, hand_size=3, num_cards_of_rank=(2, 2)),
+            "hanabi?num_ranks=2&hand_size=3&num_cards_of_rank=[2,2]",
+            None,
+        ),
+        (
+            Rules(num_ranks=2, hand_size=3),
+            "hanabi?num_ranks=2&hand_size=3",
+            "2 players, 2 ranks and hands of 3",
+        ),
+        (Overcooked(kitchen="large_room"), "overcooked:large_room", "overcooked:large_room"),
+    ],
+)
+def test_text_of_a_game(game: Any, text: str, label: str | None) -> None:
+    """The number of players of Hanabi, which commands know from agents, is not in the text."""
+    assert game_to_text(game) == text
+    default = Rules(num_players=game.num_players) if isinstance(game, Rules) else None
+    assert game_from_text(text, default) == game
+    assert label is None or game_label(game) == label
 
 
 def test_games_are_equal_by_their_parameters() -> None:

@@ -466,6 +466,24 @@ def test_table_of_another_kind_is_replaced(tmp_path: Path) -> None:
     assert load_preset(IPPOConfig, "ippo", str(mine), CONFIGS).game == game_class("overcooked")()
 
 
+@pytest.mark.parametrize(("algo", "name"), PRESETS)
+def test_every_preset_can_be_extended(tmp_path: Path, algo: str, name: str) -> None:
+    """Its number of players, which is in its name alone, too."""
+    mine = tmp_path / "mine.toml"
+    mine.write_text(f'extends = "{algo}/{name}"\n')
+    expected = load_preset(CLASSES[algo], algo, name, CONFIGS)
+    found = load_preset(CLASSES[algo], algo, str(mine), CONFIGS)
+    assert found == dataclasses.replace(expected, preset=str(mine))
+
+
+def test_own_number_of_players_is_stronger_than_an_extended_one(tmp_path: Path) -> None:
+    mine = tmp_path / "2p-mine.toml"
+    mine.write_text('extends = "ippo/3p"\n')
+    assert load_preset(IPPOConfig, "ippo", str(mine), CONFIGS).game == Rules(num_players=2)
+    mine.write_text('extends = "ippo/3p"\n[game]\nnum_players = 4\n')
+    assert load_preset(IPPOConfig, "ippo", str(mine), CONFIGS).game == Rules(num_players=4)
+
+
 def test_clone_of_an_extended_preset(tmp_path: Path) -> None:
     """Fields change the extended preset's clone; the name of another preset replaces it."""
     mine = tmp_path / "mine.toml"
@@ -473,7 +491,8 @@ def test_clone_of_an_extended_preset(tmp_path: Path) -> None:
     mine.write_text('extends = "quick"\n[bc]\nepochs = 3\n')
     changed = load_preset(HDRIPPOConfig, "hdr_ippo", str(mine), CONFIGS).bc
     assert changed == dataclasses.replace(quick, epochs=3)
-    mine.write_text('extends = "quick-lstm"\nbc = "quick"\n')
+    (tmp_path / "base.toml").write_text('extends = "quick"\n[bc]\nweight_decay = 0.5\n')
+    mine.write_text('extends = "base.toml"\nbc = "quick"\n')
     assert load_preset(HDRIPPOConfig, "hdr_ippo", str(mine), CONFIGS).bc == quick
 
 
@@ -490,10 +509,11 @@ def test_extends_errors(tmp_path: Path) -> None:
     found = refused('extends = "quik"\n', FileNotFoundError)
     assert found.startswith(f"{mine}: extends quik: no file ") and "did you mean quick?" in found
     other.write_text('extends = "mine.toml"\n')
-    circle = f"{mine} -> {other} -> {mine}"
-    assert (
-        refused('extends = "other.toml"\n') == f"{mine}: extends: expected no circle, got {circle}"
-    )
+    circle = f"{mine}: extends, bc: expected no circle, got {mine} -> {other} -> {mine}"
+    assert refused('extends = "other.toml"\n') == circle
+    assert "expected no circle" in refused(f'bc = "{mine}"\n')
+    found = refused('extends = "nosuch/quick"\n', FileNotFoundError)
+    assert found.startswith(f"{mine}: extends nosuch/quick: no file ")
     # an extended preset's field that this algorithm lacks
     found = refused('extends = "hdr_ippo/quick"\n')
     assert "unknown field 'bc'" in found and found.endswith(f" ({mine} extends hdr_ippo/quick)")

@@ -42,6 +42,10 @@ def _games(count: int, players: int) -> Any:
         ("br_bc", "cpu", None, ["--bc-policy", "no/such"], "quick"),
         ("best_response", "gpu", None, [], "quick"),
         ("e3t", "gpu", None, [], "quick"),
+        ("ippo", "cpu", None, ["--game", "overcooked?horizon=9"], "overcooked"),
+        ("ippo", "cpu", None, ["--game", "overcooked:cramped_room?horizon=9"], "overcooked"),
+        ("ippo", "cpu", None, ["--game", "hanabi?num_ranks=2"], "quick"),
+        ("ippo", "cpu", None, ["--game", "hanabi_own"], "hanabi_own"),
         ("behaviour_preferring", "gpu", None, [], "quick"),
     ],
 )

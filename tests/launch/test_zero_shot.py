@@ -283,6 +283,19 @@ def test_presets_accept_settings_of_comparison(tmp_path: Path, game: str | None)
         assert getattr(base.game, "kitchen", None) == (game and "forced_coordination")
 
 
+def test_missing_presets_are_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before an hour of runs of the algorithms that have the preset."""
+
+    def run_once(algorithm: str, config: Any) -> None:
+        raise AssertionError(f"{algorithm} was trained")
+
+    monkeypatch.setattr(zero_shot, "run_once", run_once)
+    with pytest.raises(FileNotFoundError, match="--preset small: no file .*/mep/small.toml"):
+        zero_shot.run_zero_shot(ZeroShot(out=str(tmp_path), preset="small", methods=("SP", "MEP")))
+    with pytest.raises(ValueError, match="^--game: hanabi: unknown field 'num_rank'"):
+        zero_shot.run_zero_shot(ZeroShot(out=str(tmp_path), game="hanabi?num_rank=2"))
+
+
 def test_selfplay_runs_must_be_even(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="selfplay_runs: expected an even number from 2, got 3"):
         ZeroShot(out=str(tmp_path), selfplay_runs=3)

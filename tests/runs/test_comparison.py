@@ -184,12 +184,14 @@ def test_runs_of_other_games_and_units_are_rejected(runs: Path, tmp_path: Path) 
 
 def test_games_have_short_names(tmp_path: Path) -> None:
     kitchen = {"name": "overcooked", "kitchen": "cramped_room"}
-    games = [to_dict(Rules()), to_dict(Rules(num_players=3, num_colors=4)), kitchen, {"name": "x"}]
+    small = [Rules(num_players=3, num_colors=4), Rules(num_ranks=2, hand_size=3)]
+    games = [to_dict(Rules()), *map(to_dict, small), kitchen, {"name": "x"}]
     found = [
         game_text(read_run(write_run(tmp_path / str(n), 0, [], game=game)).game)
         for n, game in enumerate(games)
     ]
-    assert found == ["2 players", "3 players and 4 colours", "overcooked:cramped_room", "x"]
+    of_small = ["3 players, 4 colours", "2 players, 2 ranks and hands of 3"]
+    assert found == ["2 players", *of_small, "overcooked:cramped_room", "x"]
 
 
 def test_picture_has_a_line_and_a_band_per_group(

@@ -14,7 +14,7 @@ from hanabi_rl.evaluation.measure.intervals import Interval
 from hanabi_rl.evaluation.measure.selfplay import summary_dict
 from hanabi_rl.evaluation.reporting.plots import saved_figure
 from hanabi_rl.evaluation.reporting.tables import Column, Part, csv_text, flat_record, table
-from hanabi_rl.games.registry import game_to_text
+from hanabi_rl.games.registry import game_label, game_to_text
 from hanabi_rl.storage.files import write_json, write_text
 from hanabi_rl.storage.words import count
 
@@ -129,15 +129,14 @@ def write_matrix(matrix: CrossPlayMatrix, out: Path) -> None:
     write_text(out / "matrix.csv", matrix_csv(matrix))
     write_json(out / "matrix.json", matrix_dict(matrix))
     players, games = matrix.rules.num_players, matrix.setting.games
-    is_hanabi = matrix.rules.name == "hanabi"
-    where = f"{players} players" if is_hanabi else game_to_text(matrix.rules)
+    decks = count(games, "deck" if matrix.rules.name == "hanabi" else "game")
     labels = ("one seat", "other seat" if players == 2 else "other seats")
     plot_matrix(
         matrix.means,
         [agent.label for agent in matrix.agents],
         out / "matrix.png",
         medians=medians(matrix),
-        title=f"Cross-play, {where}, {count(games, 'deck' if is_hanabi else 'game')}",
+        title=f"Cross-play, {game_label(matrix.rules)}, {decks}",
         seat_labels=("seat 0", "seat 1") if matrix.has_fixed_seats else labels,
     )
 
@@ -161,7 +160,7 @@ def matrix_parts(matrix: CrossPlayMatrix) -> list[Part]:
     unit = "hanab.live deal" if names else "deck" if is_hanabi else "game"
     games = matrix.setting.games
     decks = count(games, unit) + (f" ({' '.join(names)})" if names else "")
-    where = f"{players} players" if is_hanabi else game_to_text(matrix.rules)
+    where = game_label(matrix.rules)
     cell = f"The row's agent has one seat, the column's agent {others}"
     of_cell = f"{decks} x {players} seats of the row's agent = {games * players:,}"
     if matrix.has_fixed_seats:

@@ -297,6 +297,8 @@ def _check_overcooked(study: Study, where: str) -> None:
     texts = {f"{where}: game": study.game}
     texts |= {f"{where}: agents[{i}].game": study.game_of(of) for i, of in enumerate(study.agents)}
     for place, text in texts.items():
+        if "?" in text:
+            raise ValueError(f"{place}: expected overcooked:KITCHEN without parameters, got {text}")
         try:
             rules = game_from_text(text)
         except ValueError as error:

@@ -397,6 +397,10 @@ def test_interrupted_games_count_as_left(kitchen):
         ({"game": "chess"}, "game: expected a game"),
         ({"game": "hanabi:x"}, "game: "),
         (
+            {"game": "overcooked:cramped_room?horizon=30"},
+            "game: expected overcooked:KITCHEN without parameters",
+        ),
+        (
             {"agents": [{"name": "bot:a", "game": "hanabi"}]},
             r"agents\[0\].game: expected overcooked:KITCHEN",
         ),
