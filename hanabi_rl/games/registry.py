@@ -69,9 +69,9 @@ def game_from_text(text: str, default: Any = None) -> Any:
 
 
 def _value(text: str) -> Any:
-    """Value of a parameter: a number, `true`, `false`, `null`, or the text itself."""
+    """Value of a parameter: a number, a list, `true`, `false`, `null`, or the text itself."""
     try:
-        return json.loads(text)
+        return json.loads({"True": "true", "False": "false", "None": "null"}.get(text, text))
     except (ValueError, RecursionError):
         return text
 

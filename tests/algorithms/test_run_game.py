@@ -48,7 +48,7 @@ def parse(*args: str) -> IPPOConfig:
         ),
         (["--game", "overcooked", "--horizon", "9"], Overcooked(horizon=9, last_action=True)),
         (
-            ["--game", "overcooked:large_room?horizon=9&last_action=false"],
+            ["--game", "overcooked:large_room?horizon=9&last_action=False"],
             Overcooked(kitchen="large_room", horizon=9, last_action=False),
         ),
         (["--game", "overcooked?starts=null"], Overcooked(last_action=True)),

@@ -486,6 +486,10 @@ def test_the_game_is_the_agents(tmp_path, monkeypatch):
         ),
         ("play bot:random --seat 1", "--seat: expected no such flag with --game hanabi"),
         ("play bot:random --game overcooked:ring", "--game: kitchen: expected"),
+        (
+            "play --game hanabi?num_ranks=2",
+            "--game: expected 5 ranks, which agent:adhoc-2p-outcomes was trained for, got 2 ranks",
+        ),
         ("play bot:simple --game overcooked:cramped_room", "expected hanabi, which it plays, got"),
         ("play bot:still", "expected overcooked, which it plays (--game overcooked:...), got"),
         ("replay FILE --game 1", "expected --game in 0..0, got 1"),
