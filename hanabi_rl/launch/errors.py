@@ -83,21 +83,27 @@ def _resend_ignored_signals() -> Iterator[None]:
         waiting.clear()  # before it is raised, and perhaps ignored again
         os.kill(os.getpid(), number)
 
-    def on_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
-        raised = unraisable.exc_value
-        if isinstance(raised, KeyboardInterrupt):
-            number = signal.SIGINT
-        elif isinstance(raised, SystemExit) and raised.code == 128 + signal.SIGTERM:
-            number = signal.SIGTERM
-        else:
-            before(unraisable)
-            return
-        if waiting:
+    def send_again(number: int) -> None:
+        if any(timer.is_alive() for timer in waiting):
             return
         timer = threading.Timer(RESEND_AFTER_S, send, (number,))
         timer.daemon = True
-        waiting.append(timer)
+        waiting[:] = [timer]
         timer.start()
+
+    def on_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+        raised: BaseException | None = unraisable.exc_value
+        while True:
+            try:
+                if isinstance(raised, KeyboardInterrupt):
+                    send_again(signal.SIGINT)
+                elif isinstance(raised, SystemExit) and raised.code == 128 + signal.SIGTERM:
+                    send_again(signal.SIGTERM)
+                else:
+                    before(unraisable)
+                return
+            except (KeyboardInterrupt, SystemExit) as another:  # a signal that came meanwhile
+                raised = another
 
     sys.unraisablehook = on_unraisable
     try:

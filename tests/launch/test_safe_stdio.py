@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hanabi_rl.cli import main
+from hanabi_rl.launch import errors
 from hanabi_rl.launch.errors import user_errors
 from hanabi_rl.launch.safe_stdio import SafeStream, safe_streams
 
@@ -177,6 +179,37 @@ def test_undecodable_argument_is_accepted(capsysbinary: Any) -> None:
     with user_errors("test", []):
         print("games\udcff.json")
     assert capsysbinary.readouterr().out == b"games?.json\n"
+
+
+def test_signal_during_the_hook_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was printed as an exception of the hook, and lost."""
+    started: list[tuple[float, int]] = []
+
+    class Timer:
+        def __init__(self, seconds: float, send: Any, args: tuple[int]) -> None:
+            self.planned = (seconds, *args)
+
+        def start(self) -> None:
+            if not started:
+                started.append((0, 0))
+                raise KeyboardInterrupt
+            started.append(self.planned)
+
+        def is_alive(self) -> bool:
+            return len(started) > 1
+
+        def cancel(self) -> None:
+            pass
+
+    monkeypatch.setattr(errors.threading, "Timer", Timer)
+    with errors._resend_ignored_signals():
+        for _ in range(2):  # the second waits already
+            terminated = SystemExit(128 + signal.SIGTERM)
+            try:
+                sys.unraisablehook(SimpleNamespace(exc_value=terminated))  # type: ignore[arg-type]
+            except KeyboardInterrupt:  # would end pytest
+                pytest.fail("a signal interrupted the hook")
+    assert started == [(0, 0), (errors.RESEND_AFTER_S, signal.SIGINT)]
 
 
 IGNORED = """
