@@ -132,7 +132,7 @@ def train(
             f"train: expected seeds without {'resume' if resume else 'seed'}, got both"
         )
     named = fields.pop("game", None)
-    # of the preset's other parameters, below
+    # text is parsed below, with the preset's other parameters; here its class chooses the preset
     game = game_class(game_name(named))() if isinstance(named, str) else named
     if preset == "quick" and isinstance(game, Game):
         own = configs_folder() / presets_of(entry.name, entry.config) / f"{game.name}.toml"

@@ -62,7 +62,7 @@ def game_from_text(text: str, default: Any = None) -> Any:
     if colon and field in options:
         raise ValueError(f"{text}: expected {field} once, got it twice")
     base = default if type(default) is cls else cls()
-    parameters = {name: _value(value) for name, value in options.items()}
+    parameters = {key: _value(value) for key, value in options.items()}
     if colon:
         parameters[field] = variant
     return from_dict(cls, parameters, base, where=name)
