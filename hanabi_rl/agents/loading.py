@@ -50,7 +50,7 @@ from hanabi_rl.agents.python_agent import (
 from hanabi_rl.agents.search.config import option_types, search_config
 from hanabi_rl.games.game import Game
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.registry import game_from_text
+from hanabi_rl.games.registry import game_from_flag
 from hanabi_rl.storage.files import expand_home
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 from hanabi_rl.storage.renamed_fields import RENAMED_OPTIONS
@@ -462,7 +462,7 @@ def load_agents(
             )
     rules = next((p.rules for p in found.values()), None)
     if game is not None:
-        rules = _game_of(game, rules or Rules(num_players=num_players or 2))
+        rules = game_from_flag(game, rules or Rules(num_players=num_players or 2))
         if num_players not in (None, rules.num_players):
             raise ValueError(
                 f"--players: expected {rules.num_players} in {game}, got {num_players}"
@@ -484,14 +484,6 @@ def load_agents(
         if name not in found:
             found[name] = load_policy(name, rules)
     return [found[name] for name in names]
-
-
-def _game_of(text: str, default: Any) -> Any:
-    """The game `--game`, see `game_from_text`."""
-    try:
-        return game_from_text(text, default)
-    except ValueError as error:
-        raise ValueError(f"--game: {error}") from error
 
 
 def is_bundled_for(name: str, rules: Rules) -> bool:

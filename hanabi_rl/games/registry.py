@@ -68,6 +68,14 @@ def game_from_text(text: str, default: Any = None) -> Any:
     return from_dict(cls, parameters, base, where=name)
 
 
+def game_from_flag(text: str, default: Any = None) -> Any:
+    """`game_from_text` of the flag `--game`, which its errors name."""
+    try:
+        return game_from_text(text, default)
+    except ValueError as error:
+        raise ValueError(f"--game: {error}") from error
+
+
 def _value(text: str) -> Any:
     """Value of a parameter: a number, a list, `true`, `false`, `null`, or the text itself."""
     try:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import tyro
 
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.registry import game_from_text
+from hanabi_rl.games.registry import game_from_flag
 from hanabi_rl.launch.flags import (
     flag_value,
     flag_values,
@@ -126,7 +126,7 @@ def _portable_word(word: str) -> str:
 
 def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
     if (text := flag_value(GAME_FLAG, args)) is not None:
-        config = dataclasses.replace(config, game=_game(text, config.game))
+        config = dataclasses.replace(config, game=game_from_flag(text, config.game))
         args = without_flag(GAME_FLAG, args)
     if isinstance(config.game, Rules):
         config = dataclasses.replace(config, game=config.game.replace(**_game_flags(args, prog)))
@@ -139,14 +139,6 @@ def _with_flags(config: C, args: Sequence[str], prog: str | None) -> C:
         if flag.startswith("--") and not flag_values(flag, args) and _value(parsed, flag) == ():
             raise ValueError(f"{flag}: expected one value or more, got none")
     return parsed
-
-
-def _game(text: str, default: Any) -> Any:
-    """Game of `--game`; of the preset's class, its other parameters are the preset's."""
-    try:
-        return game_from_text(text, default)
-    except ValueError as error:
-        raise ValueError(f"{GAME_FLAG}: {error}") from error
 
 
 def _value(config: Any, flag: str) -> Any:

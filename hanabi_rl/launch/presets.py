@@ -38,10 +38,10 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
     """Config of a preset.
 
     In a preset, `extends = "NAME"` starts from another preset: of the same algorithm, of another
-    one (`ippo/quick`), or a .toml file beside it. Tables are merged, unless their `kind` or `name`
-    differs; a table without them is one of the extended preset's kind. `bc = "NAME"` includes
-    configs/bc/NAME.toml. A number of players in a preset's name (`3p-human`) sets that of the game,
-    unless the preset does (not one that it extends).
+    one (`ippo/quick`), or a .toml file in its folder. Tables are merged, unless their `kind` or
+    `name` differs; a table without them is one of the extended preset's kind. `bc = "NAME"`
+    includes configs/bc/NAME.toml. A number of players in a preset's name (`3p-human`) sets that of
+    the game, unless the preset does (not one that it extends).
 
     Args:
         cls: config class of the training script.

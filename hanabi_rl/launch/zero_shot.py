@@ -26,7 +26,7 @@ from hanabi_rl.evaluation.measure.matrix import EvalSetting
 from hanabi_rl.evaluation.measure.partner_set import behaviour_features, read_partners, viable
 from hanabi_rl.evaluation.reporting.tables import Part, text_rows, to_text
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.games.registry import game_from_text
+from hanabi_rl.games.registry import game_from_flag
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.launch.sweep import run_once
 from hanabi_rl.launch.train_partner_set import MEASURED, SELECTED, train_set
@@ -151,11 +151,7 @@ class ComparisonRuns:
         """Preset of an algorithm with the settings of all runs of the comparison."""
         base = preset_config(algorithm, self.config.preset)
         if self.config.game is not None:
-            try:
-                game = game_from_text(self.config.game, base.game)
-            except ValueError as error:
-                raise ValueError(f"--game: {error}") from error
-            base = dataclasses.replace(base, game=game)
+            base = dataclasses.replace(base, game=game_from_flag(self.config.game, base.game))
         fields = {"eval_games": 256, "report_games": 512} if isinstance(base.game, Rules) else {}
         if algorithm == "behaviour_preferring":
             fields.pop("report_games", None)
@@ -316,7 +312,7 @@ def run_zero_shot(config: ZeroShot) -> tuple[list[str], dict[str, float]]:
     RunStopped as the runs."""
     runs = ComparisonRuns(config)
     check_writable("--out", runs.folder)
-    for algorithm in runs.algorithms():  # what an algorithm lacks is said before any is trained
+    for algorithm in runs.algorithms():  # a missing preset is reported before training
         runs.base(algorithm, config.agent_steps)
     updates = runs.base("ippo", config.selfplay_steps).num_updates
     if updates <= _EVAL_EVERY:

@@ -283,7 +283,9 @@ def test_presets_accept_settings_of_comparison(tmp_path: Path, game: str | None)
         assert getattr(base.game, "kitchen", None) == (game and "forced_coordination")
 
 
-def test_missing_presets_are_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_presets_are_reported_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before an hour of runs of the algorithms that have the preset."""
 
     def run_once(algorithm: str, config: Any) -> None:
