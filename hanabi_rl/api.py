@@ -383,7 +383,7 @@ def _load(
     fixed = [one for one in agents if not isinstance(one, str | Path | type)]
     rules = as_policy(fixed[0]).rules if fixed else None
     if isinstance(game, str) and (fixed or not named):
-        rules = game_from_text(game, rules)
+        rules = game_from_text(game, rules or Rules(num_players=players or 2))
     elif game is not None and not isinstance(game, str):
         rules = game
     if rules is not None:
@@ -392,6 +392,8 @@ def _load(
         text = game if isinstance(game, str) else None
         loaded = dict(zip(named, load_agents(named, players, text), strict=True))
         rules = loaded[named[0]].rules if named else Rules(num_players=players or 2)
+    if players not in (None, rules.num_players):
+        raise ValueError(f"players: expected {rules.num_players} in this game, got {players}")
     labels = dict(zip(named, short_labels(named), strict=True))
     found: list[tuple[str, Policy]] = []
     for agent in agents:

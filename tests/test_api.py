@@ -140,6 +140,12 @@ def test_game_of_agents_that_play_any_game() -> None:
     for agent in (errand, First(RULES)):
         with pytest.raises(ValueError, match="expected an agent of .*(ring|overcooked)"):
             evaluate(agent, games=3, game="overcooked:coordination_ring")
+    for name in ("hanabi", None):
+        of_three = cross_play([First], games=2, players=3, game=name)
+        assert of_three.matrix.rules == Rules(num_players=3)
+    for agent, game in ((First, "hanabi?num_players=3"), (First(RULES), None)):
+        with pytest.raises(ValueError, match="players: expected [23] in this game, got 4"):
+            evaluate(agent, games=3, players=4, game=game)
 
 
 def test_gauntlet_averages_families(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ BOTS = _Bots(
     ("jaxaht-van-den-bergh", "jaxaht", "JaxAHTVanDenBergh"),
     ("jaxaht-flawed", "jaxaht", "JaxAHTFlawed"),
     ("rules", "rule_family", "RuleFamilyBot"),
+    ("random-rules", "random_rules", "RandomRulesBot"),
     ("errand", "errand", "ErrandBot"),
     ("still", "errand", "StillBot"),
 )

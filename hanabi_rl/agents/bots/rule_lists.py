@@ -16,6 +16,7 @@ from hanabi_rl.agents.bots.active_rows import compute_active_rows
 from hanabi_rl.agents.bots.base import SMOOTHING, Bot, check_smoothing, smoothed
 from hanabi_rl.agents.bots.rule_set import (
     Rule,
+    RuleInputs,
     any_hint,
     certain,
     discard_oldest,
@@ -55,6 +56,11 @@ class RuleBot(Bot):
         """Rules in order."""
         return self.rule_list
 
+    def rule_weights(self, facts: RuleInputs, legal: jax.Array) -> jax.Array:
+        """Weights float32 `[A]` of the first rule that fires in a position; if none fires, of the
+        `legal` actions."""
+        return first_matching_rule(self.rules, self.ordered_rules(), facts, legal)[0]
+
     def action_probs(self, weights: jax.Array, legal: jax.Array) -> jax.Array:
         """Action probabilities float32 `[B, A]`, given the weights of the first rule that fires."""
         del legal
@@ -81,15 +87,10 @@ class RuleBot(Bot):
         possible = carry.reshape(len(carry), -1, rules.hand_size)
         possible = jnp.where(reset[:, None, None], rules.all_cards, possible)
         possible = jax.vmap(lambda p, s: observe_hands(rules, p, s))(possible, seen)
-        ordered = self.ordered_rules()
         weights = compute_active_rows(
             rules,
             ~legal[:, rules.noop],
-            jax.vmap(
-                lambda row: first_matching_rule(
-                    rules, ordered, rule_inputs(rules, *row[:2]), row[2]
-                )[0]
-            ),
+            jax.vmap(lambda row: self.rule_weights(rule_inputs(rules, *row[:2]), row[2])),
             (possible, seen, legal),
         )
         weights = jnp.where(legal[:, rules.noop, None], legal, weights)
