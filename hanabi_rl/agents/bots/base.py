@@ -108,6 +108,12 @@ def check_smoothing(smoothing: float) -> None:
         raise ValueError(f"smoothing: expected a probability between 0 and 1, got {smoothing}")
 
 
+def check_seed(seed: int, lowest: int = 0) -> None:
+    """Raise ValueError for the seed of a bot below `lowest`, or too large for an int32 leaf."""
+    if not lowest <= seed < 2**31:
+        raise ValueError(f"seed: expected {lowest} to {2**31 - 1:,}, got {seed}")
+
+
 def smoothed(action: jax.Array, legal: jax.Array, smoothing: float) -> jax.Array:
     """Log-probabilities float32 `[B, A]` of `action` with probability `smoothing` of any legal
     action.

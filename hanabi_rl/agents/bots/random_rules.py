@@ -1,10 +1,11 @@
-"""`bot:random-rules`: rule-list bots with random rules in random order, one for each seed.
+"""`bot:random-rules`: rule-list bots with random rules in random order, one list per seed.
 
-`bot:random-rules?seed=7` always plays known cards; which other cards it plays, which hints it
-prefers and what it discards are drawn from `GROUPS`, and so is their order. The list is an array
-leaf, so that any number of these bots is one stacked policy in one compiled program
-(`learning/partner_population.py`). Canaan et al. 2020 (arXiv 2004.13710) train with lists of such
-rules that an evolutionary search found; these are not selected.
+Every list has the rule that plays known cards, in a random place. Which other cards the bot plays,
+which hints it gives and what it discards are sampled from `GROUPS`, and so is their order. Rules
+may make later ones useless, so that different lists can play alike, and some play nearly as
+`bot:iggi` or `bot:piers`. The list is an array leaf, so that any number of these bots is one
+stacked policy in one compiled program (`learning/partner_population.py`). Canaan et al. 2020 (arXiv
+2004.13710) train with rule lists found by MAP-Elites; the lists here are random, without selection.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.agents.bots.base import check_seed
 from hanabi_rl.agents.bots.rule_family import (
     discard_unhinted,
     hint_otherwise,
@@ -51,14 +53,14 @@ def _with_spare_life(rule: Rule) -> Rule:
 
 
 class Group(NamedTuple):
-    """Rules of one purpose, of which a list has some."""
+    """Rules of one kind; a list contains a random subset."""
 
     rules: Mapping[str, Rule]
-    fewest: int
-    most: int
-    """A list has `fewest` to `most` of them, uniformly."""
-    place: float
-    """Each gets a place, uniform from `place` to `place` + 1; the list is ordered by place."""
+    min_rules: int
+    max_rules: int
+    """A list has `min_rules` to `max_rules` of them, uniformly."""
+    earliest: float
+    """Sort key of each rule: uniform in [`earliest`, `earliest` + 1); lists are ordered by it."""
 
 
 GROUPS = (
@@ -85,8 +87,8 @@ GROUPS = (
             "hint playable, either": playable_hint,
             "hint any playable": useful_soon(1, 0, False, True),
             "hint only playable": playable_alone(1),
-            "hint playable soon": useful_soon(2, 1, True, False),
-            "hint any playable soon": useful_soon(2, 1, False, True),
+            "hint playable soon from 2 tokens": useful_soon(2, 1, True, False),
+            "hint any playable soon from 2 tokens": useful_soon(2, 1, False, True),
         },
         1,
         2,
@@ -105,12 +107,12 @@ GROUPS = (
     Group(
         {
             "hint oldest unknown": unknown,
-            "hint dispensable": dispensable(3),
-            "hint dispensable early": dispensable(6),
-            "hint useless": useless_hint,
-            "hint any useless": hint_otherwise(3, 1),
-            "hint any unknown": hint_otherwise(4, 2),
-            "hint most unknown": hint_otherwise(2, 3),
+            "hint dispensable below 3 tokens": dispensable(3),
+            "hint dispensable below 6 tokens": dispensable(6),
+            "hint useless from 2 tokens": useless_hint,
+            "hint any useless from 3 tokens": hint_otherwise(3, 1),
+            "hint any unknown from 4 tokens": hint_otherwise(4, 2),
+            "hint most unknown from 2 tokens": hint_otherwise(2, 3),
             "hint any": any_hint,
         },
         0,
@@ -138,28 +140,28 @@ NOT_IN_LIST = len(RULES)
 
 
 class RandomRulesBot(RuleBot):
-    """A random rule list: which cards it plays, hints and discards first differs by seed."""
+    """Rule list with random rules in random order, by seed."""
 
     name: ClassVar[str] = "random-rules"
     version: ClassVar[str] = "1"
     seed: int = 0
     """Seed of the list."""
     places: Any = None
-    """Place of each of `RULES` in the list, int32[len(RULES)]; `NOT_IN_LIST` if it is not in it."""
+    """Place of each rule of `RULES` in the list, int32[len(RULES)], set by `make`; `NOT_IN_LIST`:
+    absent."""
 
     @classmethod
     def make(cls, rules: Rules, **parameters: Any) -> RandomRulesBot:
         """See `Bot.make`: the list sampled with `seed`."""
         bot = cls(rules=rules, **parameters)
-        if bot.seed < 0:
-            raise ValueError(f"seed: expected 0 or more, got {bot.seed}")
+        check_seed(bot.seed)
         names = sample_list(bot.seed)
         places = [names.index(name) if name in names else NOT_IN_LIST for name in RULES]
         return bot.replace(places=np.asarray(places, np.int32))
 
     @classmethod
     def parameter_fields(cls) -> list[Any]:
-        """See `Bot`: `places` follow from the seed."""
+        """See `Bot`; without `places`, which follows from the seed."""
         return [field for field in super().parameter_fields() if field.name != "places"]
 
     def rule_weights(self, facts: RuleInputs, legal: jax.Array) -> jax.Array:
@@ -167,15 +169,16 @@ class RandomRulesBot(RuleBot):
         weights = jnp.stack([rule(self.rules, facts) for rule in RULES.values()])
         fires = jnp.any(weights > 0, axis=-1)
         places = jnp.where(fires, self.places, NOT_IN_LIST)
-        return jnp.where(jnp.min(places) < NOT_IN_LIST, weights[jnp.argmin(places)], legal)
+        first = jnp.argmin(places)
+        return jnp.where(places[first] < NOT_IN_LIST, weights[first], legal)
 
 
 def sample_list(seed: int) -> list[str]:
     """Names of the rules of a random list, in order."""
     rng = np.random.default_rng(seed)
-    places: dict[str, float] = {}
+    keys: dict[str, float] = {}
     for group in GROUPS:
-        number = rng.integers(group.fewest, group.most + 1)
+        number = rng.integers(group.min_rules, group.max_rules + 1)
         for name in rng.choice(list(group.rules), number, replace=False):
-            places[str(name)] = group.place + rng.uniform()
-    return sorted(places, key=places.__getitem__)
+            keys[str(name)] = group.earliest + rng.uniform()
+    return sorted(keys, key=keys.__getitem__)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hanabi_rl.agents.bots import odwyer_common as common
+from hanabi_rl.agents.bots.base import check_seed
 from hanabi_rl.agents.bots.rule_lists import RuleBot
 from hanabi_rl.agents.bots.rule_set import (
     Rule,
@@ -98,8 +99,7 @@ class RuleFamilyBot(RuleBot):
     def make(cls, rules: Rules, **parameters: Any) -> RuleFamilyBot:
         """See `Bot.make`: parameters sampled with `seed`, overridden by explicit ones."""
         seed = parameters.get("seed", NO_SEED)
-        if seed < NO_SEED:
-            raise ValueError(f"seed: expected 0 or more, got {seed}")
+        check_seed(seed, lowest=NO_SEED)
         chosen = ({} if seed == NO_SEED else sample_member(seed)) | parameters
         for name, values in (RANGES | NON_RANDOM_PARAMETERS).items():
             if name in chosen and chosen[name] not in values:
