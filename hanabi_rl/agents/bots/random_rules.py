@@ -64,35 +64,43 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group({"play known": safe}, 1, 1, 0.0),
+    Group({"play known": safe}, min_rules=1, max_rules=1, earliest=0.0),
     Group(
         {
             "play from 50%": probable(0.5, spare=True),
             "play from 60%": probable(0.6, spare=True),
             "play from 75%": probable(0.75),
-            "play oldest of the last hint": trusted_play(False),
-            "play newest of the last hint": trusted_play(True),
-            "play oldest hinted": _with_spare_life(hinted_play(False, 1)),
-            "play newest hinted": _with_spare_life(hinted_play(True, 1)),
+            "play oldest of the last hint": trusted_play(newest=False),
+            "play newest of the last hint": trusted_play(newest=True),
+            "play oldest hinted": _with_spare_life(hinted_play(newest=False, plays_hinted=1)),
+            "play newest hinted": _with_spare_life(hinted_play(newest=True, plays_hinted=1)),
             "play at the end": hail_mary,
         },
-        0,
-        2,
-        0.0,
+        min_rules=0,
+        max_rules=2,
+        earliest=0.0,
     ),
     Group(
         {
             "hint playable, rank first": useful,
-            "hint playable, colour first": useful_soon(1, 0, False, False),
+            "hint playable, colour first": useful_soon(
+                tokens=1, lookahead=0, rank_first=False, random_hints=False
+            ),
             "hint playable, either": playable_hint,
-            "hint any playable": useful_soon(1, 0, False, True),
-            "hint only playable": playable_alone(1),
-            "hint playable soon from 2 tokens": useful_soon(2, 1, True, False),
-            "hint any playable soon from 2 tokens": useful_soon(2, 1, False, True),
+            "hint any playable": useful_soon(
+                tokens=1, lookahead=0, rank_first=False, random_hints=True
+            ),
+            "hint only playable": playable_alone(tokens=1),
+            "hint playable soon from 2 tokens": useful_soon(
+                tokens=2, lookahead=1, rank_first=True, random_hints=False
+            ),
+            "hint any playable soon from 2 tokens": useful_soon(
+                tokens=2, lookahead=1, rank_first=False, random_hints=True
+            ),
         },
-        1,
-        2,
-        0.4,
+        min_rules=1,
+        max_rules=2,
+        earliest=0.4,
     ),
     Group(
         {
@@ -100,39 +108,39 @@ GROUPS = (
             "discard likely useless": discard_useless(0.99),
             "discard useless from 60%": discard_useless(0.6),
         },
-        0,
-        2,
-        0.6,
+        min_rules=0,
+        max_rules=2,
+        earliest=0.6,
     ),
     Group(
         {
             "hint oldest unknown": unknown,
-            "hint dispensable below 3 tokens": dispensable(3),
-            "hint dispensable below 6 tokens": dispensable(6),
+            "hint dispensable below 3 tokens": dispensable(tokens=3),
+            "hint dispensable below 6 tokens": dispensable(tokens=6),
             "hint useless from 2 tokens": useless_hint,
-            "hint any useless from 3 tokens": hint_otherwise(3, 1),
-            "hint any unknown from 4 tokens": hint_otherwise(4, 2),
-            "hint most unknown from 2 tokens": hint_otherwise(2, 3),
+            "hint any useless from 3 tokens": hint_otherwise(tokens=3, second_hint=1),
+            "hint any unknown from 4 tokens": hint_otherwise(tokens=4, second_hint=2),
+            "hint most unknown from 2 tokens": hint_otherwise(tokens=2, second_hint=3),
             "hint any": any_hint,
         },
-        0,
-        2,
-        0.8,
+        min_rules=0,
+        max_rules=2,
+        earliest=0.8,
     ),
     Group(
         {
             "discard oldest": discard_oldest,
-            "discard oldest unhinted": discard_unhinted(False),
-            "discard newest unhinted": discard_unhinted(True),
+            "discard oldest unhinted": discard_unhinted(newest=False),
+            "discard newest unhinted": discard_unhinted(newest=True),
             "discard any": discard_random,
             "discard likeliest useless": discard_useless(0.0),
         },
-        1,
-        1,
-        1.4,
+        min_rules=1,
+        max_rules=1,
+        earliest=1.4,
     ),
-    Group({"otherwise discard oldest": discard_oldest}, 1, 1, 4.0),
-    Group({"otherwise hint any": any_hint}, 1, 1, 5.0),
+    Group({"otherwise discard oldest": discard_oldest}, min_rules=1, max_rules=1, earliest=4.0),
+    Group({"otherwise hint any": any_hint}, min_rules=1, max_rules=1, earliest=5.0),
 )
 
 RULES: Mapping[str, Rule] = {name: rule for group in GROUPS for name, rule in group.rules.items()}
