@@ -39,7 +39,8 @@ def load_preset(cls: type[T], algorithm: str, name: str, configs: Path) -> T:
 
     In a preset, `extends = "NAME"` starts from another preset: of the same algorithm, of another
     one (`ippo/quick`), or a .toml file in its folder. Tables are merged, unless their `kind` or
-    `name` differs; a table without them is one of the extended preset's kind. `bc = "NAME"`
+    `name` differs; a table without them is one of the extended preset's kind. In a list, `"..."`
+    stands for the extended preset's list (`partners = ["...", "bot:smart"]`). `bc = "NAME"`
     includes configs/bc/NAME.toml. A number of players in a preset's name (`3p-human`) sets that of
     the game, unless the preset does (not one that it extends).
 
@@ -119,16 +120,26 @@ def _read_preset(
     game = data.get("game", {})
     if (players := preset_players(file.name)) is not None and isinstance(game, dict):
         data["game"] = {"num_players": players} | game
-    return _merged(base, data)
+    return _merged(base, data, file.where)
 
 
-def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
     """`base` with changes; a table of another kind, or a game of another name, is replaced."""
     merged = dict(base)
     for key, value in changes.items():
         old = base.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            replaced = any(old.get(of) != value[of] for of in ("kind", "name") if of in value)
-            value = value if replaced else _merged(old, value)
+        if isinstance(value, dict):
+            replaced = not isinstance(old, dict) or any(
+                old.get(of) != value[of] for of in ("kind", "name") if of in value
+            )
+            value = _merged({} if replaced else old, value, f"{where}.{key}")
+        elif isinstance(value, list) and "..." in value:
+            if not isinstance(old, list):
+                raise ValueError(
+                    f'{where}.{key}: "..." stands for the list of the preset that this one extends, '
+                    "which has none; list the values"
+                )
+            at = value.index("...")
+            value = [*value[:at], *old, *value[at + 1 :]]
         merged[key] = value
     return merged

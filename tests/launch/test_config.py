@@ -457,6 +457,27 @@ def test_preset_extends_another(tmp_path: Path) -> None:
         assert own == dataclasses.replace(small, preset=str(mine))
 
 
+def test_dots_in_a_list_stand_for_the_extended_list(tmp_path: Path) -> None:
+    base, mine = tmp_path / "base.toml", tmp_path / "mine.toml"
+
+    def partners(text: str) -> tuple[str, ...]:
+        mine.write_text(text)
+        return load_preset(BestResponseConfig, "best_response", str(mine), CONFIGS).partners
+
+    base.write_text('extends = "quick"\npartners = ["bot:iggi", "bot:smart"]\n')
+    start = 'extends = "base.toml"\n'
+    assert partners(start) == ("bot:iggi", "bot:smart")
+    assert partners(f'{start}partners = ["bot:piers"]\n') == ("bot:piers",)
+    added = ("bot:outer", "bot:iggi", "bot:smart", "bot:piers")
+    assert partners(f'{start}partners = ["bot:outer", "...", "bot:piers"]\n') == added
+    mine.rename(tmp_path / "second.toml")
+    third = partners('extends = "second.toml"\npartners = ["...", "bot:iggi"]\n')
+    assert third == (*added, "bot:iggi")
+    with pytest.raises(ValueError, match="which has none; list the values") as error:
+        partners('partners = ["...", "bot:iggi"]\n')
+    assert str(error.value).startswith(f"{mine}.partners: ")
+
+
 def test_table_of_another_kind_is_replaced(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text('extends = "ippo/small"\n[network]\nkind = "structured"\n')
