@@ -1,1 +1,1 @@
-"""Players: the one interface of them all, their names, where they are stored, what wraps them."""
+"""Agents: their interface, names, storage and wrappers."""

@@ -49,8 +49,7 @@ class BestResponseConfig(AnnealedPartnerConfig, IPPOConfig):
     """Agent whose parameters training starts from: the same network, or a structured network of
     equal widths with fewer features. None: random initial parameters."""
     partner_prob: UnitInterval = 1.0
-    """Probability that a partner holds a seat that the learner does not have to hold, after
-    `anneal_end`."""
+    """Probability that a partner holds a seat other than the learner's own, after `anneal_end`."""
     rematch_prob: UnitInterval = 0.0
     """Probability that a game is followed by a rematch: same partners, rotated seats, and a network
     with a profile keeps its statistics of them."""

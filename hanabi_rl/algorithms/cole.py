@@ -1,7 +1,7 @@
 """COLE (Cooperative Open-ended Learning, Li et al. 2023): one run with its own snapshots as
 partners.
 
-A snapshot with a low mean score with the others, and with the learner, is met more often
+A snapshot with a low mean score with the others, and with the learner, is sampled more often
 (`learning/cole.py`).
 """
 

@@ -23,7 +23,7 @@ class E3TConfig(IPPOConfig):
     epsilon: UnitInterval = 0.5
     """Probability of a random partner move: 0.5 in the paper, 0.25 in ZSC-Eval's script."""
     ema_rate: UnitInterval = 0.1
-    """Step a of the partner's copy per update: copy <- (1 - a) copy + a learner."""
+    """Averaging rate a of the partner: per update, copy <- (1 - a) copy + a learner."""
 
 
 class E3T(SelfPlayAlgorithm):

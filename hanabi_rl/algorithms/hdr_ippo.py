@@ -43,7 +43,7 @@ class HDRIPPOConfig(CloneConfig, PartnerConfig, PPORunConfig):
     final_kl_weight: UnitInterval | None = None
     """KL weight at the end of training, reached along `coef_schedule`; None: `kl_weight`."""
     partner_prob: UnitInterval = 0.3
-    """Probability that one of `partners` holds a seat that the learner does not have to hold.
+    """Probability that one of `partners` holds a seat other than the learner's own.
     Without partners the learner holds every seat, as in the paper."""
 
     calibrate_temperature: bool = False

@@ -42,8 +42,8 @@ class OBLConfig(IPPOConfig):
     """Train agents without conventions, level by level (off-belief learning, Hu et al. 2021)."""
 
     previous_level: str | None = None
-    """Previous level: an OBL run or any structured agent of equal widths, whose moves the past is
-    interpreted as. None: level 1."""
+    """Previous level: an OBL run or any structured agent of equal widths; past moves are
+    interpreted as its moves. None: level 1."""
     belief: BeliefTraining = dataclasses.field(default_factory=BeliefTraining)
     """Training of the belief, above level 1."""
     num_hands: PositiveInt = 1

@@ -48,8 +48,8 @@ class AnnealedPartnerConfig(PartnerConfig):
     anneal_start: NonNegativeSteps = 0
     """Environment timesteps of pure self-play."""
     anneal_end: NonNegativeSteps = 0
-    """Environment timesteps after which partners hold as many seats as without self-play at the
-    beginning; 0: from the start."""
+    """Environment timesteps at which the probability of partners has risen to `partner_prob`; 0:
+    from the start."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -44,7 +44,7 @@ def gauntlet(
         family: more partners by family, such as clones=runs/bc-1,runs/bc-2 self-play-2=runs/sp.
         games: games per partner and seat; a multiple of --series.
         series: games in a row with the same partner; an agent with memory may use earlier games.
-            None: 5, in games other than Hanabi 1.
+            None: 5 (games other than Hanabi: 1).
         validation: partners for the selection of agents and hyperparameters (JaxAHT's rule lists)
             instead of those for reports.
     """

@@ -116,7 +116,7 @@ def interdependence(
         source: agent, or file of games (.safetensors, .json, .jsonl or .openspiel), of which every
             seat counts.
         partner: agent in the other seats; default: copies of the agent.
-        games: number of games to play; None: 1000, of Overcooked 200 with the agent in each seat.
+        games: number of games to play; None: 1000 (Overcooked: 200 with the agent in each seat).
         reference_games: number of decks on which bot:random and bot:convention also play, for
             comparison; 0: no comparison.
     """

@@ -136,7 +136,7 @@ def _merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[s
         elif isinstance(value, list) and "..." in value:
             if not isinstance(old, list):
                 raise ValueError(
-                    f'{where}.{key}: "..." stands for the list of the preset that this one extends, '
+                    f'{where}.{key}: "..." stands for the list in the extended preset, '
                     "which has none; list the values"
                 )
             at = value.index("...")

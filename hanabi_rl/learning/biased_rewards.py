@@ -1,4 +1,4 @@
-"""Biased rewards `u r + w . phi(s, a)` over a game's events (ZSC-Eval, arXiv 2310.05208,
+"""Biased rewards `u r + w * phi(s, a)` over a game's events (ZSC-Eval, arXiv 2310.05208,
 section 4.1).
 
 `rewards.py` defines which moves are paid. The weights are arrays, never static, so learners of all

@@ -34,10 +34,11 @@ class BCTrainConfig:
     except for the weight decay."""
 
     data: tuple[str, ...] = ()
-    """Game files to clone (.safetensors, hanab.live .json or .jsonl, .openspiel). None: generate
-    games with --demos."""
+    """Game files to clone (.safetensors, hanab.live .json or .jsonl, .openspiel). Default:
+    games of `demos`."""
     val: tuple[str, ...] = ()
-    """Game files for validation. None: hold out a tenth of the games, split by deck."""
+    """Game files for validation. Default: a tenth of the games, split by deck (games other than
+    Hanabi: a fifth)."""
     demos: tuple[str, ...] = ("convention",)
     """Agents whose games are cloned if no data is given: bots, agents, A+B, `bot:rules?seed=0..3`,
     as for `hanabi-rl data demos`."""

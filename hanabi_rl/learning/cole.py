@@ -1,5 +1,5 @@
-"""COLE (Li et al. 2023): a learner that meets its own snapshots, more often those with which few
-others coordinate.
+"""COLE (Li et al. 2023): a learner that plays with its own snapshots, more often those
+with which few others coordinate.
 
 As in ZSC-Eval's code (Wang et al. 2024, C.2), ranks of mean utilities replace Shapley values. The
 utility of a pair of snapshots is the moving average of the score that the later one had with the

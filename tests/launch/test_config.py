@@ -473,7 +473,7 @@ def test_dots_in_a_list_stand_for_the_extended_list(tmp_path: Path) -> None:
     mine.rename(tmp_path / "second.toml")
     third = partners('extends = "second.toml"\npartners = ["...", "bot:iggi"]\n')
     assert third == (*added, "bot:iggi")
-    with pytest.raises(ValueError, match="which has none; list the values") as error:
+    with pytest.raises(ValueError, match="in the extended preset, which has none") as error:
         partners('partners = ["...", "bot:iggi"]\n')
     assert str(error.value).startswith(f"{mine}.partners: ")
 

@@ -1,1 +1,1 @@
-"""Players by rule, a file a bot or a family; `scores.json` is what each was measured at."""
+"""Rule-based bots, one file per bot or family; `scores.json` has their scores."""

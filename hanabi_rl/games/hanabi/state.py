@@ -1,4 +1,4 @@
-"""`State`: a batch of games in progress, a few dozen bytes per game."""
+"""`State`: a batch of games in progress, about 100 bytes per game."""
 
 from __future__ import annotations
 
