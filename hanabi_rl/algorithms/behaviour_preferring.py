@@ -29,7 +29,6 @@ from hanabi_rl.evaluation.measure.crossplay import evaluate_pair
 from hanabi_rl.evaluation.measure.partner_set import (
     EvalPartner,
     PartnerSet,
-    min_pair_score,
     write_partners,
 )
 from hanabi_rl.learning import parallel
@@ -367,7 +366,7 @@ def _finish(
     return {
         "num_players": config.game.num_players,
         "pairs": config.num_pairs,
-        "num_viable_pairs": int((scores > min_pair_score(config.game)).sum()),
+        "num_viable_pairs": int((scores > config.game.min_pair_score).sum()),
         "pair_score_mean": float(scores.mean()),
         "rewards": len(config.score_weights)
         * len(biased_reward_space(config.event_weights, config.max_events)),

@@ -48,7 +48,6 @@ def select_partners(
     from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.evaluation.measure.matrix import EvalSetting
     from hanabi_rl.evaluation.measure.partner_set import (
-        min_pair_score,
         read_partners,
         selected_set,
         write_partners,
@@ -80,7 +79,7 @@ def select_partners(
     out.parent.mkdir(parents=True, exist_ok=True)
     write_partners(out, chosen)
     left_out = len(found) - (chosen.candidates or 0)
-    print(_about(chosen, f"{left_out} excluded for scores of at most {min_pair_score(rules):g}"))
+    print(_about(chosen, f"{left_out} excluded for scores of at most {rules.min_pair_score:g}"))
     print(f"Written: {out}", file=sys.stderr)
 
 

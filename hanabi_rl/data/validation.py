@@ -49,14 +49,14 @@ def _last_turns(games: Games) -> np.ndarray:
     return np.clip(games.num_actions - 1, 0, games.actions.shape[1] - 1)
 
 
-def validate_games(games: Games, source: str = "games", outcomes: Outcomes | None = None) -> None:
+def validate_games(games: Games, source: str = "games") -> None:
     """Validate arrays, decks, actions and lengths, then replay: legal moves, end, scores.
 
     A game that stops legally before its end must have `unfinished` set. Raises GameDataError for
     the first invalid game.
     """
     check_arrays(games, source)
-    outcomes = replay_outcomes(games) if outcomes is None else outcomes
+    outcomes = replay_outcomes(games)
     everyone = np.ones(len(games), bool)
     for error in find_problems(games, source, outcomes, everyone):
         raise error

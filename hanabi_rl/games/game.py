@@ -56,6 +56,14 @@ class GameRules(Protocol):
     def max_steps(self) -> int:
         """Upper bound on the timesteps of a game."""
 
+    @property
+    def seats_alike(self) -> bool:
+        """No seat has another task or start, so that measures pool them."""
+
+    @property
+    def min_pair_score(self) -> float:
+        """Mean score up to which a partner and its best response count as unable to play."""
+
     def replace(self, **changes: Any) -> Any:
         """Copy with some parameters changed."""
 
@@ -157,6 +165,8 @@ class Game:
     (ZSC-Eval, Wang et al., arXiv 2310.05208); empty: the game has none."""
     min_pair_score: ClassVar[float] = 0.0
     """Mean score up to which a partner and its best response count as unable to play."""
+    seats_alike: ClassVar[bool] = False
+    """No seat has another task or start, so that measures pool them."""
 
     name: str = dataclasses.field(kw_only=True)
     num_players: ClassVar[int]

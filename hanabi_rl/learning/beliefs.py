@@ -208,7 +208,7 @@ class BeliefLearner:
         """Mean cross-entropy over cards, and the metrics."""
         rules, state = self.rules, batch.state
         seat = current_player(state)
-        unknown, cards = hand_knowledge(rules, state, seat), true_cards(rules, state, seat)
+        unknown, cards = hand_knowledge(rules, state, seat), true_cards(state, seat)
         ways = count_completions(rules, unknown, cards)
         tilt = belief_log_weights(rules, self.features, params, batch.view, batch.memory, state)
         held = jnp.sum(unknown.possible != 0)
@@ -216,7 +216,7 @@ class BeliefLearner:
         return nats, {"nats": nats, "grounded_nats": grounded}
 
 
-def true_cards(rules: Rules, state: State, seat: jax.Array) -> jax.Array:
+def true_cards(state: State, seat: jax.Array) -> jax.Array:
     """Cards int32[H, N] in the hand of `seat` int32[N]; 0 in an empty slot."""
     hand = jnp.take_along_axis(state.hands, seat[:, None, None], axis=1)[:, 0]
     return jnp.where(hand != 0, jax.lax.population_count(hand - 1), 0).astype(jnp.int32).T

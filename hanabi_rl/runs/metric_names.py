@@ -65,9 +65,3 @@ METRICS: dict[str, dict[str, str]] = {
     },
 }
 """Group -> name -> content. A metric of an own algorithm needs no entry."""
-
-
-def is_listed(name: str) -> bool:
-    """True if `METRICS` has a metric, with or without the role in a pair."""
-    role, _, of_role = name.rpartition("/")
-    return role in ("", "biased", "response") and any(of_role in of for of in METRICS.values())

@@ -133,7 +133,7 @@ def test_board_before_last_move() -> None:
     """The board is reconstructed after every type of move, over a whole game."""
     decks = np.array([np.random.default_rng(5).permutation(full_deck(RULES))], np.int32)
     state, rng = game.deal(RULES, decks), np.random.default_rng(7)
-    back = jax.jit(lambda seen: odwyer_common.board_before(RULES, seen))
+    back = jax.jit(odwyer_common.board_before)
     table = operator.attrgetter("played", "discards", "info", "deck")
     before, turns = look(state), 0
     while not np.asarray(game.finished(RULES, state))[0]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.games import TINY, TINY_3P
+from support.overcooked import response_features
 from support.policies import network_policy
 
 from hanabi_rl.agents.loading import load_policy
@@ -26,7 +27,6 @@ from hanabi_rl.evaluation.measure.partner_set import (
     write_partners,
 )
 from hanabi_rl.evaluation.measure.selfplay import evaluate_selfplay
-from hanabi_rl.evaluation.overcooked.event_features import response_features
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.games.overcooked.traces import Traces

@@ -20,6 +20,7 @@ from hanabi_rl.evaluation.measure.partner_set import (
     read_partners,
     write_partners,
 )
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.launch import train_partner_set, zero_shot
 from hanabi_rl.launch.train_partner_set import better_response, folder_name, train_set
 from hanabi_rl.launch.zero_shot import (
@@ -77,9 +78,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         keep(Path(config.run_dir or "") / "policy", seed=100 + len(runs))
 
     monkeypatch.setattr(train_partner_set, "run_once", run_once)
-    monkeypatch.setattr(
-        "hanabi_rl.evaluation.measure.partner_set.MIN_SCORE_FRACTION", -1.0
-    )  # no policy can play yet
+    monkeypatch.setattr(Rules, "min_pair_score", -1.0)  # no policy can play yet
     return runs
 
 

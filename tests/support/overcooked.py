@@ -1,10 +1,12 @@
-"""Actions for games of Overcooked that are random and serve soups nevertheless."""
+"""Actions for games of Overcooked that are random and serve soups nevertheless; features of played
+games."""
 
 from __future__ import annotations
 
 import copy
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from support.plain_overcooked import INTERACT, MOVES, PlainOvercooked
@@ -114,3 +116,14 @@ def recorded_games(lengths, kitchens=("cramped_room",), pairs=None, is_test=None
         pairs=np.arange(len(lengths), dtype=np.int32) if pairs is None else np.int32(pairs),
         is_test=np.zeros(len(lengths), bool) if is_test is None else np.array(is_test),
     )
+
+
+def response_features(as_player_0: Any, as_player_1: Any) -> np.ndarray:
+    """Features float64[28] of a best response as player 0, then as player 1, in games with its
+    partner (`Traces`): the seats are never pooled."""
+    from hanabi_rl.evaluation.overcooked.event_features import event_counts
+    from hanabi_rl.games.overcooked.events import behaviour_features
+
+    games = enumerate((as_player_0, as_player_1))
+    means = [event_counts(traces)[:, seat].mean(axis=0) for seat, traces in games]
+    return behaviour_features(np.array(means)).reshape(-1)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hanabi_rl.runs.metric_names import is_listed
+from hanabi_rl.runs.metric_names import METRICS
 
 RUN_FILES = {
     ".lock",
@@ -16,6 +16,12 @@ RUN_FILES = {
     "learning-curve.png",
 }
 """Files in every finished run's folder, in addition to its policies."""
+
+
+def is_listed(name: str) -> bool:
+    """True if `METRICS` has a metric, with or without the role in a pair."""
+    role, _, of_role = name.rpartition("/")
+    return role in ("", "biased", "response") and any(of_role in of for of in METRICS.values())
 
 
 def read_lines(run_dir: Path) -> list[dict[str, Any]]:

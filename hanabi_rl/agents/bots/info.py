@@ -226,7 +226,7 @@ def useless_slots(cards: jax.Array, table: Table) -> jax.Array:
 
 def observe(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     """Notes after the last move. Moves that break the code are read by their rules only."""
-    last, table = seen.last, table_of(rules, common.board_before(rules, seen))
+    last, table = seen.last, table_of(rules, common.board_before(seen))
     actor, target = jnp.argmax(last.actor), jnp.argmax(last.target)
     codes = jax.vmap(lambda hand: hint_code(rules, hand, table))(notes)
     first, hints = first_numbers(codes.classes, actor)

@@ -18,7 +18,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.seat_observation import SeatObservation
 
 
-def board_before(rules: Rules, seen: SeatObservation) -> SeatObservation:
+def board_before(seen: SeatObservation) -> SeatObservation:
     """With the table (fireworks, discards, deck, tokens) as before the last move, at which the
     original bots are notified; hands and last move are unchanged."""
     last = seen.last

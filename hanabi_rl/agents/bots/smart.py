@@ -82,9 +82,9 @@ def nothing_known(rules: Rules) -> jax.Array:
 
 def observe(rules: Rules, notes: jax.Array, seen: SeatObservation) -> jax.Array:
     """Notes after the last move, with deductions on the current table."""
-    board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
+    board, hint = common.board_before(seen), common.last_hint(rules, seen)
     kinds, present = card_classes(rules, board), seen.knowledge != 0
-    noted = _read_hint(rules, notes, seen, kinds, hint)
+    noted = _read_hint(notes, seen, kinds, hint)
     unwarned = _no_warning(noted, seen, board, kinds)
     silent = jnp.any(seen.last.actor) & ~(seen.last.is_hint & hint.to_next)
     notes = jnp.where(silent, unwarned, noted)
@@ -155,7 +155,6 @@ def _warned(
 
 
 def _read_hint(
-    rules: Rules,
     notes: jax.Array,
     seen: SeatObservation,
     kinds: CardClasses,

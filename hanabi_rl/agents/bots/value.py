@@ -40,7 +40,7 @@ def nothing_known(rules: Rules) -> Notes:
 
 def observe(rules: Rules, notes: Notes, seen: SeatObservation) -> Notes:
     """Notes after the last move."""
-    board, hint = common.board_before(rules, seen), common.last_hint(rules, seen)
+    board, hint = common.board_before(seen), common.last_hint(rules, seen)
     notes = _after_color_hint(rules, notes, board, hint)
     notes = _after_rank_hint(rules, notes, board, hint, seen)
     notes = jax.tree.map(seen.last.shifted, notes, BLANK)

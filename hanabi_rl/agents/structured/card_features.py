@@ -28,7 +28,7 @@ class HandFacts(NamedTuple):
     hinted_elsewhere: jax.Array  # uint32[N]: hinted cards visible in others' hands
 
 
-def hand_facts(rules: Rules, seat_obs: SeatObservation, counts: CardCounts) -> HandFacts:
+def hand_facts(rules: Rules, seat_obs: SeatObservation) -> HandFacts:
     """Compute facts of positions and hints."""
     held = seat_obs.knowledge != 0
     unhinted = held & ~seat_obs.hinted

@@ -200,7 +200,7 @@ def _hint_effects(  # type: ignore[no-untyped-def]
         return word((late == 0) & ((reading.candidates & hands) != 0))
 
     waited = word(known.hinted) & waits(before) & ~trashed & ~played
-    danger_then = _danger_after(rules, board, public, exact, after_hint, after, danger, seen)
+    danger_then = _danger_after(rules, board, public, exact, after_hint, after, seen)
     weighted = [
         (v.PLAY, number(plays & playable & ~played)),
         (v.FIXED, number(was_wrong & ~is_wrong)),
@@ -245,7 +245,7 @@ def _computed_once(value: jax.Array) -> jax.Array:
 
 
 def _danger_after(  # type: ignore[no-untyped-def]
-    rules, board, public, exact, after_hint, after, danger, seen
+    rules, board, public, exact, after_hint, after, seen
 ) -> jax.Array:
     """Expected loss of the next player's discard after each hint, float32[P - 1, C + R, *B]."""
     chop = union(list(jnp.where(after.chop[0, :, :1], seen.hands[1][:, None, None], 0)))

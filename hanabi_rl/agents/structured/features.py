@@ -89,7 +89,7 @@ def features_of(
 ) -> Features:
     """Second, more expensive half of `encode_step`: features of observation and memory."""
     counts, bits = count_cards(rules, seat_obs), hint_memory.unpack(after)
-    view = card_features.hand_facts(rules, seat_obs, counts)
+    view = card_features.hand_facts(rules, seat_obs)
     parts = [
         table_features(rules, seat_obs, counts),
         card_features.own(rules, seat_obs, counts, view),

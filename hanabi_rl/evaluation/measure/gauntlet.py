@@ -119,7 +119,7 @@ class PartnerResult:
     @property
     def by_seat(self) -> list[Interval] | None:
         """Mean score by seat of the agent; None if seats are alike."""
-        if self.partner.policy.rules.name == "hanabi":
+        if self.partner.policy.rules.seats_alike:
             return None
         return [
             mean_interval(of.mean(axis=1), min_value=0, max_value=self.max_score)
@@ -183,9 +183,9 @@ class GauntletResult:
         name = min(families, key=lambda name: families[name].mean, default=None)
         return None if name is None else (name, families[name])
 
-    def family_summary(self, seen_in_training: bool | None = None) -> tuple[float, float] | None:
+    def family_summary(self) -> tuple[float, float] | None:
         """(mean, worst) over the means of families; None without families."""
-        means = [interval.mean for interval in self.families(seen_in_training).values()]
+        means = [interval.mean for interval in self.families().values()]
         return (float(np.mean(means)), min(means)) if means else None
 
     def best_response_means(self) -> dict[str, float]:

@@ -88,9 +88,8 @@ class CrossPlayMatrix:
 
 
 def has_fixed_seats(rules: Any) -> bool:
-    """True if matrices keep the seats apart: for two players of a game other than Hanabi, whose
-    seats need not be alike."""
-    return not isinstance(rules, Rules) and rules.num_players == 2
+    """True if matrices keep the seats apart: for two players whose seats are not alike."""
+    return rules.num_players == 2 and not rules.seats_alike
 
 
 def make_agents(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 DiversityMetric = Literal["br-div", "p-div"]
 FORMAT_VERSION = 1
-MIN_SCORE_FRACTION = 0.05  # of Hanabi's maximum score; pairs with less cannot do the task
 
 Means = tuple[float, ...]
 
@@ -208,17 +207,9 @@ def measure_pairs(
     return found
 
 
-def min_pair_score(rules: Any) -> float:
-    """Mean score up to which a pair counts as unable to play: `MIN_SCORE_FRACTION` of Hanabi's
-    maximum, `Game.min_pair_score`."""
-    if isinstance(rules, Rules):
-        return MIN_SCORE_FRACTION * rules.max_score
-    return float(rules.min_pair_score)
-
-
 def viable(partners: Sequence[EvalPartner], rules: Any) -> list[EvalPartner]:
-    """Measured partners with a best response above `min_pair_score`."""
-    return [p for p in partners if np.mean(p.score or 0.0) > min_pair_score(rules)]
+    """Measured partners with a best response above the game's `min_pair_score`."""
+    return [p for p in partners if np.mean(p.score or 0.0) > rules.min_pair_score]
 
 
 def behaviour_features(

@@ -80,7 +80,7 @@ def partner_columns(partners: Sequence[GauntletPartner], length: int) -> list[Co
             Column("of best", lambda row: row.fraction_of_best_response, ".0%", missing="-")
         )
     columns.append(Column("zero", lambda row: row.zero_rate, ".1%", width=6))
-    for seat in range(0 if rules.name == "hanabi" else rules.num_players):
+    for seat in range(0 if rules.seats_alike else rules.num_players):
         columns.append(Column(f"seat {seat}", lambda row, seat=seat: row.by_seat[seat].mean, ".2f"))
     for game in range(length if length > 1 else 0):
         columns.append(

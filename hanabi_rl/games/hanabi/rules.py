@@ -37,6 +37,7 @@ class Rules:
     name: ClassVar[str] = "hanabi"
     observation_version: ClassVar[int] = OBSERVATION_VERSION
     is_greedy: ClassVar[bool] = True
+    seats_alike: ClassVar[bool] = True
 
     num_players: int = 2
     """Number of players, 2 to 5."""
@@ -164,6 +165,11 @@ class Rules:
     def max_score(self) -> int:
         """Maximum score: 25 in the standard game."""
         return self.num_cards
+
+    @property
+    def min_pair_score(self) -> float:
+        """Mean score up to which a partner and its best response count as unable to play."""
+        return 0.05 * self.max_score
 
     @property
     def num_actions(self) -> int:

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from support.games import LENIENT, LENIENT_3P
 from support.policies import ClockPolicy, network_policy, recurrent_policy
 from support.tables import text_of
+from support.tiny_games import Dice, Signals
 
 from hanabi_rl.agents.policy import PolicyInfo
 from hanabi_rl.data.formats.hanab_live_decks import deck_from_seed
@@ -32,6 +33,7 @@ from hanabi_rl.evaluation.measure.matrix import (
     cell_key,
     cell_pairs,
     get_or_play_cell,
+    has_fixed_seats,
     make_agents,
     play_cell,
     play_matrix,
@@ -44,6 +46,7 @@ from hanabi_rl.evaluation.reporting.matrix import (
     short_labels,
 )
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.overcooked.overcooked import Overcooked
 from hanabi_rl.play.episodes import _play_turn, _step
 from hanabi_rl.storage import compilation_cache
 from hanabi_rl.storage.files import to_json
@@ -93,6 +96,14 @@ def test_row_is_single_agent(played):
     assert played == [GAMES, 3 * GAMES, 3 * GAMES, GAMES]  # every seat of the single agent
     for i, j in ((0, 1), (1, 0)):
         assert matrix.cells[i][j] == evaluate_pair(policies[i], policies[j], GAMES, seed=3).summary
+
+
+def test_only_two_seats_that_differ_are_kept_apart():
+    class Alike(Signals):
+        seats_alike = True
+
+    assert has_fixed_seats(Signals()) and has_fixed_seats(Overcooked("cramped_room"))
+    assert not any(has_fixed_seats(rules) for rules in (Alike(), Dice(), LENIENT))
 
 
 def test_new_agent_plays_row_and_column(agents, matrix, tmp_path, played):

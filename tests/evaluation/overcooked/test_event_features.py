@@ -6,18 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support.overcooked import actions_with_soups
+from support.overcooked import actions_with_soups, response_features
 from support.plain_overcooked import PlainOvercooked
 
 from hanabi_rl.evaluation.measure.diversity import diversity, normalise, select
-from hanabi_rl.evaluation.overcooked.event_features import (
-    FEATURE_EVENTS,
-    NUM_FEATURES,
-    event_counts,
-    response_features,
-)
+from hanabi_rl.evaluation.overcooked.event_features import event_counts
 from hanabi_rl.games.overcooked import Scene, load_kitchen, pack_scenes
-from hanabi_rl.games.overcooked.events import EVENTS
+from hanabi_rl.games.overcooked.events import EVENTS, FEATURE_EVENTS
 from hanabi_rl.games.overcooked.traces import Traces
 
 RING = load_kitchen("coordination_ring")
@@ -60,7 +55,7 @@ def test_features_are_of_the_best_response_by_seat():
         expected += [sum(one[name] for one in mine) / 4 for name in FEATURE_EVENTS]
         expected.append(20 * sum(one["serve_soup"] for one in mine) / 4)
     assert response_features(first, second).tolist() == expected
-    assert len(expected) == NUM_FEATURES == 28
+    assert len(expected) == 28
 
 
 def test_columns_are_in_the_released_order():
