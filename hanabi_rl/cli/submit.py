@@ -122,7 +122,7 @@ def read_key(key: str | None, file: Path | None) -> str:
 
 
 def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy]:
-    """Return num_players -> agent: the agent trained for the number, otherwise the bot.
+    """Return num_players in `sizes` -> agent: the agent trained for it, otherwise the bot.
 
     Raises:
         ValueError: two agents for one number of players, no agent for a number, or an agent of
@@ -152,7 +152,7 @@ def agents_for(names: Sequence[str], sizes: Collection[int]) -> dict[int, Policy
             f"expected an agent for {' and for '.join(map(str, missing))} players too, got {got}: "
             "the key has games for them"
         )
-    return {size: policy for size, (_, policy) in found.items()}
+    return {size: found[size][1] for size in sorted(set(sizes))}
 
 
 def summary(games: Sequence[KeyGame], ended: Sequence[FinishedGame]) -> dict[str, Any]:

@@ -383,6 +383,10 @@ def test_bot_plays_other_game_sizes() -> None:
         agents_for(["bot:iggi", "bot:simple"], [2])
 
 
+def test_agents_of_other_sizes_are_left_out() -> None:
+    assert [*agents_for(["bot:iggi", "agent:human-3p"], [2])] == [2]
+
+
 def test_summary_by_hand() -> None:
     games = [
         KeyGame("DONE", 2, ("agent_0",), 0),
