@@ -29,7 +29,7 @@ def _selfplay(score: Mapping[str, Any]) -> str:
     low, high = score["ci95"]
     return (
         f"{score['mean']} [{low}, {high}], {score['zero_rate']:.1%} zero, "
-        f"{score['games']:,} greedy games"
+        f"{score['games']:,} {'sampled' if score.get('sampled') else 'greedy'} games"
     )
 
 

@@ -12,7 +12,10 @@ from hanabi_rl.agents.card import in_words
 from hanabi_rl.agents.policy import Policy
 from hanabi_rl.agents.policy_file import SUFFIX, is_policy, read_card, read_file
 from hanabi_rl.agents.published import read_published
+from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.registry import game_from_text, game_label
 from hanabi_rl.storage.hf_hub import Edit, download_file, list_files, upload_files
+from hanabi_rl.storage.words import game_name
 
 PREFIX = "hf:"
 FILE = "policy.safetensors"
@@ -161,17 +164,17 @@ def _fields(repository: str, card: Mapping[str, Any]) -> dict[str, Any]:
     """Hub fields of an agent, without a licence."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    game = _game(card)
-    results = [("mean_reward", SCORE, card["selfplay"]["mean"], "hanabi", game)]
+    game = game_name(_game_text(card))
+    results = [("mean_reward", SCORE, card["selfplay"]["mean"], game, _game(card))]
     if card["prediction"] is not None:
         prediction = card["prediction"]
         # a shared type would merge data sets under one name
-        of = "hanabi-games", prediction["file"]
+        of = f"{game}-games", prediction["file"]
         results.append(("accuracy", ACCURACY, prediction["accuracy"], *of))
     data = ModelCardData(
         library_name="hanabi-rl",
         pipeline_tag="reinforcement-learning",
-        tags=["hanabi", "reinforcement-learning", "human-ai-coordination", card["algorithm"]],
+        tags=[game, "reinforcement-learning", "human-ai-coordination", card["algorithm"]],
         metrics=[result[0] for result in results],
         model_name=repository.partition("/")[2],
         eval_results=[
@@ -269,6 +272,9 @@ def _section(repository: str, card: Mapping[str, Any]) -> str:
         "command": in_words(card, "command"),
         "evaluated": card["measured"],
     }
+    over = (
+        "" if game_name(_game_text(card)) == "hanabi" else "; of prediction, over groups of players"
+    )
     table = "\n".join(f"| {key} | {_cell(str(text))} |" for key, text in rows.items())
     return f"""\
 hanabi-rl is not on a package index yet. In a checkout: `pip install -c constraints.txt -e .`, then
@@ -282,12 +288,20 @@ From Python: `hanabi_rl.load_policy("{name}")`.
 |---|---|
 {table}
 
-Intervals are 95%, over games.
+Intervals are 95%, over games{over}.
 """
 
 
+def _game_text(card: Mapping[str, Any]) -> str:
+    """Game as in `--game`; cards of earlier versions do not name theirs."""
+    return str(card.get("game", "hanabi"))
+
+
 def _game(card: Mapping[str, Any]) -> str:
-    return f"Hanabi, {card['players']} players"
+    text = _game_text(card)
+    if game_name(text) != "hanabi":
+        return text
+    return f"Hanabi, {game_label(game_from_text(text, Rules(num_players=card['players'])))}"
 
 
 def _cell(text: str) -> str:

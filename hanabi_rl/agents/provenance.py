@@ -9,6 +9,7 @@ from hanabi_rl.agents.loading import BUNDLED, HUB, expand_seed_ranges, parse_nam
 from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.policy_file import SUFFIX, bundled_path, read_card
 from hanabi_rl.agents.policy_folder import CLONE_FOLDER, FILE, run_config
+from hanabi_rl.games.registry import game_to_text
 from hanabi_rl.storage.renamed_fields import current_name
 
 NOT_RECORDED = "not recorded"
@@ -182,6 +183,7 @@ def run_metadata(name: str, policy: NetworkPolicy) -> dict[str, Any]:
     data include the files of its ancestors. Raises as `training_partners`."""
     files = [file for origin in _lineage(name).values() for file in origin.train_files]
     return {
+        "game": game_to_text(policy.rules),
         "players": policy.rules.num_players,
         "algorithm": policy.info.algorithm,
         "features": getattr(policy.network, "features", policy.network.kind),

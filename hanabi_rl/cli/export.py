@@ -50,7 +50,7 @@ def export(
         data: training data, for the card.
         command: training command, for the card; default: the command of the run.
         predict: recorded games for the prediction accuracy on the card.
-        games: greedy self-play games for the scores on the card.
+        games: self-play games for the scores on the card: greedy in Hanabi, sampled in Overcooked.
         seed: seed of the self-play decks; use another than the training seed, because training
             selects the policy on decks of its seed.
         bits: significant binary digits of each parameter, at most the 11 of half precision; fewer
@@ -146,6 +146,7 @@ def _selfplay(policy: NetworkPolicy, games: int, seed: int) -> dict[str, Any]:
         "ci95": to_json([round(bound, 3) for bound in summary.mean.bounds]),
         "zero_rate": round(summary.zero_rate, 4),
         "games": games,
+        "sampled": not policy.rules.is_greedy,
         "seed": seed,
     }
 
@@ -154,7 +155,13 @@ def _prediction(policy: NetworkPolicy, file: Path) -> dict[str, Any]:
     import numpy as np
 
     from hanabi_rl.data.files import load_distinct_games
+    from hanabi_rl.data.game_records import load_game_records
     from hanabi_rl.evaluation.measure.prediction import predict
 
-    figures = predict(policy, load_distinct_games([file])).as_dict()
+    rules, name = policy.rules, str(file)
+    is_hanabi = rules.name == "hanabi"
+    games = (
+        load_distinct_games([name]) if is_hanabi else load_game_records([name], rules, "--predict")
+    )
+    figures = predict(policy, games).as_dict()
     return {"file": file.name, **{key: np.round(value, 4) for key, value in figures.items()}}

@@ -20,8 +20,9 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from support.games import TINY
+from support.games import TINY, TINY_3P
 from support.hub import keep_in_cache, offline
+from support.overcooked import recorded_games
 from support.policies import network_policy
 
 from hanabi_rl.agents.hub import END, START, model_page, parse_hub_name
@@ -32,6 +33,9 @@ from hanabi_rl.cli import main
 from hanabi_rl.cli.agents import names_games
 from hanabi_rl.evaluation.reporting.matrix import short_labels
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.overcooked import Overcooked
+from hanabi_rl.games.overcooked.recorded_games import save_recorded_games
+from hanabi_rl.games.registry import game_label, game_to_text
 from hanabi_rl.storage.hf_hub import upload_files
 
 
@@ -284,6 +288,38 @@ def card_with(**changes: Any) -> dict[str, Any]:
     card |= {"steps": 7, "unit": "updates", "data": "games", "training_partners": ["bot:iggi"]}
     card |= {"selfplay": score, "prediction": None, "command": "", "measured": "today"}
     return card | changes
+
+
+def test_card_and_page_of_other_games(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    agent, out, games = (tmp_path / f"{name}.safetensors" for name in ("a", "out", "games"))
+    write_file(agent, network_policy(Overcooked(horizon=12), 0), {}, half=True)
+    save_recorded_games(games, recorded_games([12, 7, 9], pairs=[0, 1, 2]))
+    main(["export", str(agent), str(out), "--games", "8", "--predict", f"{games}?part=train"])
+    card = read_card(out)
+    assert card["game"] == "overcooked:cramped_room" and card["selfplay"]["sampled"]
+    main(["agents", str(out)])
+    assert "8 sampled games" in capsys.readouterr().out
+    page = model_page("me/a", card, None)
+    assert "hanabi" not in fields_of(page)["tags"] and fields_of(page)["tags"][0] == "overcooked"
+    assert [result["dataset"] for result in fields_of(page)["model-index"][0]["results"]] == [
+        {"type": "overcooked", "name": "overcooked:cramped_room"},
+        {"type": "overcooked-games", "name": "games.safetensors?part=train"},
+    ]
+    assert "Hanabi" not in page and "8 sampled games" in page
+    assert "of prediction, over groups of players" in page
+
+
+@pytest.mark.parametrize(
+    ("rules", "game"),
+    [(Rules(), "2 players"), (TINY_3P, game_label(TINY_3P)), (None, "2 players")],
+)
+def test_page_names_rules_of_hanabi(rules: Rules | None, game: str) -> None:
+    """Without rules: a card of an earlier version."""
+    known = {} if rules is None else {"game": game_to_text(rules), "players": rules.num_players}
+    page = model_page("me/a", card_with(**known), None)
+    (result,) = fields_of(page)["model-index"][0]["results"]
+    assert result["dataset"] == {"type": "hanabi", "name": f"Hanabi, {game}"}
+    assert "5,000 greedy games" in page and fields_of(page)["tags"][0] == "hanabi"
 
 
 def fields_of(page: str) -> dict[str, Any]:
