@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.chunks import chunk_size, flatten_states, in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.evaluation.measure.turn_masks import counted_turn_mask
 from hanabi_rl.games.hanabi.events import detect_events
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.play.game_episodes import records_of
 
 if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
@@ -48,13 +48,12 @@ def mean_event_counts(rules: Any, games: Any) -> np.ndarray:
     """Mean number of each event per game by seat, float64[P, E].
 
     Args:
-        rules: the game; those other than Hanabi have deterministic steps.
+        rules: the game.
         games: `Games` of Hanabi, otherwise `Episodes`.
     """
     if isinstance(rules, Rules):
         return event_counts(games).mean(axis=0)
-    groups = np.zeros(len(games.lengths), np.int32)
-    records = GameRecords(rules, rules, games.starts, games.actions, games.lengths, groups)
+    records = records_of(rules, games)
     found = records.read(_detect) & records.is_played.T[:, :, None, None]
     return found.sum(axis=0).mean(axis=0)
 

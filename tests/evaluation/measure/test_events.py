@@ -1,16 +1,24 @@
-"""The 14 events, against their definitions on one plain-Python game at a time."""
+"""The 14 events, against their definitions on one plain-Python game at a time, and a `Game`'s."""
 
+import dataclasses
+from typing import ClassVar
+
+import flax.struct
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.compiled import permute_actions, permute_decks
 from support.games import TINY, TINY_3P, deck_of, one_game, random_games, shared_data, teacher_games
+from support.tiny_games import Dice
 
 from hanabi_rl.data.files import load_games
-from hanabi_rl.evaluation.measure.events import event_counts
+from hanabi_rl.evaluation.measure.events import event_counts, mean_event_counts
 from hanabi_rl.games.hanabi.actions import Move, decode_action, encode_action
 from hanabi_rl.games.hanabi.events import EVENTS
 from hanabi_rl.games.hanabi.python_game import PythonGame
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.play.game_episodes import play_episodes
 
 
 def by_definition(games):
@@ -124,6 +132,36 @@ def test_a_game_by_hand():
     for turn, (_, names) in enumerate(moves):
         expected[turn % 2, [EVENTS.index(name) for name in names.split()]] += 1
     np.testing.assert_array_equal(event_counts(games)[0], expected)
+
+
+@dataclasses.dataclass(frozen=True)
+class EchoDice(Dice):
+    events: ClassVar[tuple[str, ...]] = ("echo",)
+
+    def detect_events(self, state, action):
+        return (action == state.values % 4)[..., None]
+
+
+@flax.struct.dataclass
+class Echo:
+    """Plays its own value."""
+
+    rules: EchoDice = flax.struct.field(pytree_node=False)
+
+    def init_carry(self, batch):
+        return jnp.zeros(batch)
+
+    def step(self, carry, obs, legal, reset, key=None):
+        value = jnp.round(8 * obs[:, 0]).astype(int)
+        return carry, 50 * jax.nn.one_hot(value % 4, 4)
+
+
+def test_events_of_a_game_with_chance():
+    """Every step has the event, if the games are replayed with their own random words."""
+    game = EchoDice()
+    played = play_episodes((Echo(game),) * 3, 20, sample=False)
+    expected = np.full((3, 1), played.lengths.mean())
+    np.testing.assert_allclose(mean_event_counts(game, played), expected)
 
 
 TOTALS = {
