@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,17 @@ class GameRecords:
         """bool[N, T]: the step is before the end of the game."""
         return np.arange(self.actions.shape[1]) < self.lengths[:, None]
 
-    @property
+    @functools.cached_property
     def is_counted(self) -> np.ndarray:
-        """bool[N, T, P]: decisions that are cloned and predicted."""
-        played = np.repeat(self.is_played[:, :, None], self.actions.shape[2], axis=2)
+        """bool[N, T, P]: decisions that are cloned and predicted, those of acting players."""
+        played = self.is_played[:, :, None] & self.read(_acting).swapaxes(0, 1)
         return played if self.human_seats is None else played & self.human_seats[:, None]
+
+    @property
+    def seat_timesteps(self) -> np.ndarray:
+        """int64[N]: timesteps of each game, summed over its counted seats, acting or not."""
+        seats = self.actions.shape[2] if self.human_seats is None else self.human_seats.sum(axis=1)
+        return self.lengths.astype(np.int64) * seats
 
     def select(self, index: Sequence[int] | np.ndarray) -> GameRecords:
         """Games at `index` (integers or booleans), in that order."""
@@ -108,7 +114,12 @@ def _state(rules: Game, state: PyTree, action: jax.Array) -> PyTree:
     return rules.stored(state)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+def _acting(rules: Game, state: PyTree, action: jax.Array) -> jax.Array:
+    del action
+    return rules.acting(state)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def _read(
     function: Callable[..., Any], rules: Game, starts: PyTree, actions: jax.Array, keys: jax.Array
 ) -> Any:

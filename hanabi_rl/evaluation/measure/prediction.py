@@ -152,7 +152,8 @@ def predict(policy: Policy, games: Games | GameRecords, chunk_size: int = _CHUNK
     if isinstance(games, GameRecords):
         sums = prediction_sums(record_logits(policy, games), games)
         correct, nll, decisions, top_10, top_20 = sums
-        return Prediction(correct, nll, decisions, decisions, top_10, top_20)
+        timesteps = group_sums(games.seat_timesteps, games.groups)
+        return Prediction(correct, nll, decisions, timesteps, top_10, top_20)
     of_games, decks = predict_decisions(policy, games, chunk_size).summed(), games.deck_ids
     return Prediction(*(group_sums(column, decks) for column in of_games))
 
@@ -194,8 +195,7 @@ def kl_between(
     """KL(reference || policy) along sampled self-play games of `policy` (`kl_to_bc`)."""
     rules = policy.rules
     if not isinstance(rules, Rules):
-        kl, decisions = kl_along_play(reference, policy, num_games, seed)
-        return Divergence(kl, decisions, decisions)
+        return Divergence(*kl_along_play(reference, policy, num_games, seed))
     decks = evaluation_decks(rules, num_games, seed, "kl")
     lineup = (policy,) * rules.num_players
     records = play_games(lineup, rules, decks, seed, sample=True)

@@ -152,9 +152,9 @@ def _slice(logits: np.ndarray, records: GameRecords, mask: np.ndarray) -> dict[s
 
 def kl_along_play(
     reference: Policy, policy: Policy, num_games: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """KL(reference || policy) in nats float64[N] and decisions int64[N] along sampled self-play
-    games of `policy`."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """KL(reference || policy) along sampled self-play games of `policy`: nats float64[N], decisions
+    of acting players and seat-timesteps int64[N]."""
     rules = policy.rules
     from hanabi_rl.learning.losses import kl_to_reference  # imports distrax, half a second
 
@@ -163,5 +163,6 @@ def kl_along_play(
     records = records_of(rules, played)
     expected, got = (jnp.asarray(record_logits(of, records)) for of in (reference, policy))
     kl = np.asarray(kl_to_reference(expected, got), np.float64)
-    counted = records.is_played
-    return np.where(counted[..., None], kl, 0).sum(axis=(1, 2)), rules.num_players * counted.sum(1)
+    counted = records.is_counted
+    nats = np.where(counted, kl, 0).sum(axis=(1, 2))
+    return nats, counted.sum(axis=(1, 2)), records.seat_timesteps

@@ -8,16 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.overcooked import recorded_games
+from support.tiny_games import Dice
 
 from hanabi_rl.data.game_records import GameRecords, load_game_records
 from hanabi_rl.evaluation.measure import record_prediction
+from hanabi_rl.evaluation.measure.prediction import kl_between, predict
 from hanabi_rl.evaluation.measure.record_prediction import (
     kl_along_play,
     prediction_sums,
     record_logits,
 )
+from hanabi_rl.games.game import step_words
 from hanabi_rl.games.overcooked import Overcooked
 from hanabi_rl.games.overcooked.recorded_games import save_recorded_games
+from hanabi_rl.play.game_episodes import play_episodes, records_of
 
 RULES = Overcooked(horizon=12, last_action=True)
 LENGTHS = [12, 7, 9]
@@ -101,13 +105,49 @@ def test_logits_that_are_not_numbers(records: GameRecords) -> None:
 def test_kl_along_play() -> None:
     """The actions are those of the policy, from the divergence of its row to the reference's."""
     policy, reference = known(20.0), known(0.5)
-    kl, counts = kl_along_play(reference, policy, 3, seed=0)
+    kl, counts, timesteps = kl_along_play(reference, policy, 3, seed=0)
     # the policy repeats its first action, stay
     actions = np.full((12, 2), 4)
     p, q = (by_hand(actions, scale) for scale in (0.5, 20.0))
     log_p, log_q = (x - np.log(np.exp(x).sum(axis=-1, keepdims=True)) for x in (p, q))
     expected = (np.exp(log_p) * (log_p - log_q)).sum()
     np.testing.assert_allclose(kl, [expected] * 3, rtol=1e-4)
-    assert counts.tolist() == [24] * 3
-    same, _ = kl_along_play(policy, policy, 2, seed=0)
+    assert counts.tolist() == timesteps.tolist() == [24] * 3
+    same, *_ = kl_along_play(policy, policy, 2, seed=0)
     np.testing.assert_allclose(same, 0, atol=1e-6)
+
+
+@flax.struct.dataclass
+class Fixed:
+    """The same logits in every position of `Dice`."""
+
+    logits: jax.Array
+    rules: Any = flax.struct.field(pytree_node=False)
+
+    def init_carry(self, batch: int) -> Any:
+        return jnp.zeros(batch)
+
+    def step(self, carry: Any, obs: Any, legal: Any, reset: Any, key: Any = None) -> Any:
+        del legal, reset, key
+        return carry, jnp.broadcast_to(self.logits, (len(obs), 4))
+
+
+def test_only_acting_players_count() -> None:
+    """In KL and prediction per decision; timesteps include the others."""
+    rules, p, q = Dice(), np.full(4, 0.25), np.array([0.4, 0.3, 0.2, 0.1])
+    reference, policy = (Fixed(jnp.log(jnp.float32(prob)), rules) for prob in (p, q))
+    played = play_episodes((policy,) * 3, 20, seed=0, sample=True, purpose="kl")
+    state, step, acting = jax.tree.map(jnp.asarray, played.starts), jax.jit(rules.step), []
+    for t in range(rules.horizon):
+        acting.append(rules.acting(state) & (t < played.lengths)[:, None])
+        action = jnp.asarray(played.actions[:, t], jnp.int32)
+        state, _ = step(state, action, step_words(jnp.asarray(played.keys), t))
+    decisions = np.sum(acting, axis=(0, 2))
+    divergence = kl_between(reference, policy, 20, seed=0)
+    np.testing.assert_array_equal(divergence.decisions, decisions)
+    np.testing.assert_allclose(divergence.kl, decisions * (p * np.log(p / q)).sum(), rtol=1e-5)
+    np.testing.assert_array_equal(divergence.seat_timesteps, 3 * played.lengths)
+    found = predict(reference, records_of(rules, played))
+    np.testing.assert_array_equal(found.decisions, decisions)
+    np.testing.assert_array_equal(found.seat_timesteps, 3 * played.lengths)
+    assert found.cross_entropy().mean == pytest.approx(np.log(4))
