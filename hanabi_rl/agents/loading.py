@@ -460,14 +460,7 @@ def load_agents(
                 f"{name}: expected --players {policy.rules.num_players}, which it was trained for, "
                 f"got {num_players}{OTHER_GAME}"
             )
-    rules = next((p.rules for p in found.values()), None)
-    if game is not None:
-        rules = game_from_flag(game, rules or Rules(num_players=num_players or 2))
-        if num_players not in (None, rules.num_players):
-            raise ValueError(
-                f"--players: expected {rules.num_players} in {game}, got {num_players}"
-            )
-    rules = rules or Rules(num_players=num_players or 2)
+    rules = game_of_flags(num_players, game, next((p.rules for p in found.values()), None))
     for name, policy in found.items():
         if game is not None and policy.rules != rules:
             raise ValueError(
@@ -484,6 +477,19 @@ def load_agents(
         if name not in found:
             found[name] = load_policy(name, rules)
     return [found[name] for name in names]
+
+
+def game_of_flags(num_players: int | None, game: str | None, default: Any = None) -> Any:
+    """Game of `--players` and `--game`, either of them None if not given; parameters that they do
+    not name are those of `default`, otherwise of the standard game. Raises ValueError if the flags
+    contradict each other, and as `game_from_flag`."""
+    rules = default or Rules(num_players=num_players or 2)
+    if game is None:
+        return rules
+    rules = game_from_flag(game, rules)
+    if num_players not in (None, rules.num_players):
+        raise ValueError(f"--players: expected {rules.num_players} in {game}, got {num_players}")
+    return rules
 
 
 def is_bundled_for(name: str, rules: Rules) -> bool:

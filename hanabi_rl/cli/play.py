@@ -64,7 +64,8 @@ def play(
         agents: your partners, in Overcooked one; default: the best agent of `hanabi-rl gauntlet`.
             One agent takes all other seats; several agents sit clockwise from you. With --watch:
             agents to watch.
-        players: number of players, 2 to 5, including you; None: the agents' number, otherwise 2.
+        players: number of players, 2 to 5, including you; None: that of the agents or of --game,
+            otherwise 2.
         watch: watch agents play, move by move, with the probability of each move.
         terminal: play as text with typed moves, also from a pipe.
         seed: seed of the decks, in Overcooked of the agent's sampled actions; None: a random seed.
@@ -83,7 +84,7 @@ def play(
     if process is not None and agents:
         raise ValueError(f"expected agents or --process COMMAND, got both: {' '.join(agents)}")
     is_hanabi = game is None or game_name(game) == "hanabi"
-    names = _lineup(agents, players, watch) if is_hanabi else list(agents)
+    names = _lineup(agents, players, watch, game) if is_hanabi else list(agents)
     if not is_hanabi and len(names) != 1:
         raise ValueError(f"expected one agent for {game}, got {' '.join(names) or 'none'}")
     named = chosen_decks(seed_names, None, seed)[-1]
@@ -116,6 +117,7 @@ def play(
         return
     of_overcooked = {"--seat": seat, "--steps-per-s": steps_per_s, "--horizon": horizon}
     _check_unused("hanabi", of_overcooked)
+    from hanabi_rl.agents.loading import game_of_flags
     from hanabi_rl.people.serve.folder import GameFolder
     from hanabi_rl.people.serve.local import LocalPlay
     from hanabi_rl.people.serve.partner_protocol import LazyPartners
@@ -125,7 +127,7 @@ def play(
         if process is None:
             seated = _agents(names, loaded, watch, out)
         else:
-            seated = _processes(process, players or 2, watch, stack)
+            seated = _processes(process, game_of_flags(players, game), watch, stack)
         rules, names, partners, policies, remembers = seated
         if named:
             seed_decks(rules, named)  # fail on invalid names before the page opens
@@ -160,7 +162,7 @@ def exit_compiling(*partners: LazyPartners) -> None:
 def _check_unused(game: str, values: dict[str, Any]) -> None:
     """Raise ValueError if a flag of another game has a value."""
     for flag, value in values.items():
-        if value not in (None, False):
+        if value is not None and value is not False:  # 0 is a value
             raise ValueError(f"{flag}: expected no such flag with --game {game}")
 
 
@@ -186,24 +188,26 @@ def _agents(names: list[str], policies: list[Policy], watch: bool, out: Path) ->
     return rules, names, partners, identities, any(map(has_profile, policies))
 
 
-def _processes(command: str, players: int, watch: bool, stack: contextlib.ExitStack) -> Seated:
+def _processes(command: str, rules: Rules, watch: bool, stack: contextlib.ExitStack) -> Seated:
     """The program at every seat, stopped by `stack`."""
-    from hanabi_rl.games.hanabi.rules import Rules
     from hanabi_rl.people.serve.process import ProcessPartners
 
-    rules = Rules(num_players=players)
     partners = stack.enter_context(contextlib.closing(ProcessPartners(rules, command)))
-    return rules, [f"process:{command}"] * (players - (not watch)), lambda: partners, [], False
+    names = [f"process:{command}"] * (rules.num_players - (not watch))
+    return rules, names, lambda: partners, [], False
 
 
-def _lineup(agents: Sequence[str], players: int | None, watch: bool) -> list[str]:
+def _lineup(
+    agents: Sequence[str], players: int | None, watch: bool, game: str | None = None
+) -> list[str]:
     """Names of the agents, or of the default partner; several agents must fill the seats."""
+    from hanabi_rl.agents.loading import game_of_flags
     from hanabi_rl.evaluation.measure.gauntlet import default_partner
 
     if not agents:
         if not 2 <= (players or 2) <= 5:
             raise ValueError(f"--players: expected 2 to 5, got {players}")
-        return [default_partner(players or 2)]
+        return [default_partner(game_of_flags(players, game).num_players)]
     seats = None if players is None else players - (not watch)
     if len(agents) > 1 and seats not in (None, len(agents)):
         wanted = "1 agent" if seats == 1 else f"1 or {seats} agents"

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from hanabi_rl.agents.loading import is_bundled_for
-from hanabi_rl.cli.play import _lineup, progress
+from hanabi_rl.cli import main
+from hanabi_rl.cli.play import _check_unused, _lineup, progress
 from hanabi_rl.evaluation.measure.gauntlet import SCORES_FILE, VERSION
 from hanabi_rl.games.hanabi.rules import Rules
 
@@ -41,6 +42,30 @@ def test_several_agents_must_fill_the_seats():
     assert _lineup(["bot:simple", "bot:smart"], 3, watch=False) == ["bot:simple", "bot:smart"]
     with pytest.raises(ValueError, match="expected 1 or 3 agents for 4 players, got 2"):
         _lineup(["bot:simple", "bot:smart"], 4, watch=False)
+
+
+def test_default_partner_plays_the_players_of_the_game(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    command = ["play", "--game", "hanabi?num_players=3", "--terminal", "--out", str(tmp_path)]
+    main(command)
+    (partner,) = _lineup([], 3, watch=False)
+    assert f"With {partner}" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*command, "--players", "2"])
+    assert "--players: expected 3 in hanabi?num_players=3, got 2" in capsys.readouterr().err
+
+
+def test_program_plays_the_rules_of_the_game(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    command = ["play", "--process", "cat", "--terminal", "--out", str(tmp_path)]
+    main([*command, "--game", "hanabi?num_players=3&max_life_tokens=1"])
+    assert "lives 1 of 1" in capsys.readouterr().out
+
+
+def test_zero_is_a_value_of_an_unused_flag():
+    _check_unused("hanabi", {"--seat": None, "--watch": False})
+    with pytest.raises(ValueError, match="--seat: expected no such flag with --game hanabi"):
+        _check_unused("hanabi", {"--seat": 0})
 
 
 @pytest.mark.slow
