@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +48,9 @@ def report(
         raise ValueError("--gauntlet, --br-prox: expected a study of one kitchen, got several")
     others: dict[str, dict[str, float]] = {}
     if gauntlet is not None:
-        others |= _of_study(gauntlet, _gauntlet_figures(gauntlet), hashes)
+        others |= _of_study(gauntlet, _read_output(gauntlet, "gauntlet", _gauntlet_figures), hashes)
     if br_prox is not None:
-        others |= _of_study(br_prox, _br_prox_figures(br_prox), hashes)
+        others |= _of_study(br_prox, _read_output(br_prox, "br-prox", _br_prox_figures), hashes)
     agents = [agent.label for agent in study.agents]
     played = [] if answers_only else _played(export)
     others |= metrics_of(played) if study.is_hanabi else {}
@@ -138,33 +138,40 @@ def metrics_of(played: Sequence[PlayFigures]) -> dict[str, dict[str, float]]:
     }
 
 
-def _gauntlet_figures(path: Path) -> dict[str, dict[str, float]]:
+def _gauntlet_figures(output: Any) -> dict[str, dict[str, float]]:
     """Score -> identity of an agent -> value."""
     found: dict[str, dict[str, float]] = {"gauntlet, mean": {}, "gauntlet, worst": {}}
-    for agent in _content(path, "agents"):
+    for agent in output["agents"]:
         if summary := agent["family_summary"].get("all"):
             for name in ("mean", "worst"):
                 found[f"gauntlet, {name}"][agent["self_play"]["policy_hash"]] = summary[name]
     return found
 
 
-def _br_prox_figures(path: Path) -> dict[str, dict[str, float]]:
-    methods = _content(path, "scores")["methods"]
+def _br_prox_figures(output: Any) -> dict[str, dict[str, float]]:
+    methods = output["scores"]["methods"]
     return {
         "BR-Prox": {
             agent["policy_hash"]: methods[agent["method"]]["all"]["iqm"]
-            for agent in _content(path, "agents")
+            for agent in output["agents"]
         }
     }
 
 
-def _content(path: Path, name: str) -> Any:
+def _read_output(
+    path: Path, command: str, figures: Callable[[Any], dict[str, dict[str, float]]]
+) -> dict[str, dict[str, float]]:
+    """`figures` of a command's --json output in `path`; raises ValueError for other content."""
     from hanabi_rl.storage.files import read_json
 
-    content: Any = read_json(path)
-    if not isinstance(content, dict) or name not in content:
-        raise ValueError(f"{path}: expected the command's --json output, got no {name!r}")
-    return content[name]
+    output: Any = read_json(path)
+    try:
+        return figures(output)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"--{command} {path}: expected the output of `hanabi-rl {command} --json`, got other "
+            f"content ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _of_study(

@@ -188,6 +188,17 @@ def test_gauntlet_is_matched_by_policy_hash(folder, tmp_path, capsys):
     assert "expected an agent of the study, got none" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", ["--gauntlet", "--br-prox"])
+@pytest.mark.parametrize("other", [{"agents": [{}], "scores": {}}, {"agents": 1, "scores": 1}, []])
+def test_output_of_another_command_is_rejected(folder, tmp_path, capsys, flag, other):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(other))
+    with pytest.raises(SystemExit):
+        report(capsys, folder, "--answers-only", flag, path)
+    expected = f"{flag} {path}: expected the output of `hanabi-rl {flag[2:]} --json`, got other"
+    assert expected in capsys.readouterr().err
+
+
 def test_metrics_rank_agents_if_enough():
     def of(number):
         figures = {
