@@ -151,6 +151,7 @@ def _play(
 
 def _add(file: Path, agents: Sequence[str], submitted_by: str) -> None:
     """Play the games of a leaderboard file with each agent and add its row to the file."""
+    from hanabi_rl.agents.identity import check_distinct
     from hanabi_rl.evaluation.measure import leaderboard_file
     from hanabi_rl.evaluation.measure.leaderboard import play_leaderboard
     from hanabi_rl.storage.files import check_readable
@@ -168,11 +169,13 @@ def _add(file: Path, agents: Sequence[str], submitted_by: str) -> None:
                 f"{file}: expected {proxy.agent} to be {proxy.hash}, got {policy.identity()}"
             )
     candidates = load_hanabi_agents(agents, board.players)
-    for agent, policy in zip(agents, candidates, strict=True):
+    identities = check_distinct(candidates, agents, "--agents: ")
+    for agent, identity in zip(agents, identities, strict=True):
+        if identity in [proxy.hash for proxy in board.proxies]:
+            raise ValueError(f"--agents: expected no proxy of {file}, got {agent}")
+    for agent, identity, policy in zip(agents, identities, candidates, strict=True):
         entry = play_leaderboard(policy, proxies, board.games, board.seed)
-        row = leaderboard_file.row_of(
-            entry, agent, policy.identity(), submitted_by, version("hanabi-rl")
-        )
+        row = leaderboard_file.row_of(entry, agent, identity, submitted_by, version("hanabi-rl"))
         board = leaderboard_file.with_row(board, row)
         leaderboard_file.write_board(file, board)
         print(f"{agent}: {entry.summary.mean:.2f}, row {board.rows.index(row) + 1} of {file}")

@@ -11,6 +11,7 @@ import pytest
 
 from hanabi_rl.agents.loading import BOT, BUNDLED, load_policy, parse_name
 from hanabi_rl.cli import main
+from hanabi_rl.evaluation.measure import leaderboard
 from hanabi_rl.evaluation.measure.leaderboard import LeaderboardEntry
 from hanabi_rl.evaluation.measure.leaderboard_file import (
     LeaderboardRow,
@@ -180,3 +181,19 @@ def test_command_adds_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             ["leaderboard", "--board", str(changed), "--agents", "bot:iggi", "--submitted-by", "me"]
         )
     assert "expected bot:simple to be dddd" in capsys.readouterr().err
+
+
+def test_command_refuses_proxies_and_duplicates_before_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(leaderboard, "play_leaderboard", None)
+    names = ("bot:simple", "bot:iggi")
+    proxies = [{"agent": name, "hash": load_policy(name).identity()} for name in names]
+    path = written(tmp_path / "a.json", [], proxies=proxies)
+    for agents, message in (
+        (["bot:piers", "bot:iggi"], f"--agents: expected no proxy of {path}, got bot:iggi"),
+        (["bot:piers", "bot:piers"], "--agents: expected policies that differ"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["leaderboard", "--board", str(path), "--agents", *agents, "--submitted-by", "me"])
+        assert message in capsys.readouterr().err
