@@ -290,6 +290,8 @@ def replay_command(
         return render_game(rules, deck, moves, turn, notes)
 
     if is_link(source) and not browser:
+        if game != 0:
+            raise ValueError(f"--game: expected 0 for a link, which has one game, got {game}")
         linked = decode_link(source)
         print(text(linked.rules, linked.deck, linked.actions.tolist()))
         return

@@ -193,6 +193,15 @@ def test_replay(file, capsys):
     assert text.count(" to move.") == 1 and text.splitlines()[-1].endswith("#2")
 
 
+def test_link_has_only_game_0(file, capsys):
+    link = run(capsys, "replay", file).splitlines()[-1]
+    for game in ("7", "-1"):
+        with pytest.raises(SystemExit):
+            main(["replay", link, "--game", game])
+        expected = f"--game: expected 0 for a link, which has one game, got {game}"
+        assert expected in capsys.readouterr().err
+
+
 def test_replay_in_the_browser(file, capsys, monkeypatch):
     shown = []
 
