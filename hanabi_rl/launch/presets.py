@@ -129,10 +129,9 @@ def _merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[s
     for key, value in changes.items():
         old = base.get(key)
         if isinstance(value, dict):
-            replaced = not isinstance(old, dict) or any(
-                old.get(of) != value[of] for of in ("kind", "name") if of in value
-            )
-            value = _merged({} if replaced else old, value, f"{where}.{key}")
+            table = old if isinstance(old, dict) else {}
+            replaced = any(table.get(of) != value[of] for of in ("kind", "name") if of in value)
+            value = _merged({} if replaced else table, value, f"{where}.{key}")
         elif isinstance(value, list) and "..." in value:
             if not isinstance(old, list):
                 raise ValueError(
