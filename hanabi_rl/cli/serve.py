@@ -66,7 +66,7 @@ def serve(
         from hanabi_rl.people.serve.store import check_postgres
 
         check_postgres(store)
-    _check_tls(tls_cert, tls_key)
+    check_tls(tls_cert, tls_key)
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
@@ -195,7 +195,7 @@ ENTRY_COMMANDS = {"add": add_entry}
 KEY_COMMANDS = {"create": create_key, "list": list_keys, "revoke": revoke_key}
 
 
-def _check_tls(tls_cert: Path | None, tls_key: Path | None) -> None:
+def check_tls(tls_cert: Path | None, tls_key: Path | None) -> None:
     """Raise ValueError if the certificate and its key do not load."""
     if tls_cert is None and tls_key is None:
         return

@@ -11,6 +11,7 @@ import tyro
 
 from hanabi_rl.cli.agents import File, Flag, load_hanabi_agents
 from hanabi_rl.cli.play import check_extra, exit_compiling, listen, progress
+from hanabi_rl.cli.serve import check_tls
 from hanabi_rl.people.serve.request_limits import NetworkLimits
 from hanabi_rl.storage.files import check_readable
 from hanabi_rl.storage.validation import BoundedCount, Port, Seconds
@@ -47,6 +48,7 @@ def study(
         limits: limits per network address.
     """
     check_extra()
+    check_tls(tls_cert, tls_key)
     import uvicorn
 
     from hanabi_rl.people.serve.request_timeouts import GuardedConfig
@@ -59,15 +61,17 @@ def study(
     file = _bundled(file) or file
     bundled = ", ".join(sorted(path.stem for path in _studies().glob("*.toml")))
     check_readable("FILE", file, f"a study's TOML file, or one of {bundled}")
-    folder = StudyFolder(state or Path("studies") / file.stem, read_study(file))
+    design, path = read_study(file), state or Path("studies") / file.stem
+    path.mkdir(parents=True, exist_ok=True)
     # not `.lock`, which `hanabi-rl games` takes while the server runs
-    with lock_run_dir(folder.path, "server", "--state", ".server"):
+    with lock_run_dir(path, "server", "--state", ".server"):
+        folder = StudyFolder(path, design)
         listening = listen(host, port)
         play, partners = _tables(folder, slots)
         scheme = "http" if tls_cert is None else "https"
         print(
             f"The study is at {scheme}://{host}:{listening.getsockname()[1]}/ (Ctrl-C stops; "
-            f"everything is in {folder.path})",
+            f"everything is in {path})",
             flush=True,
         )
         config = GuardedConfig(

@@ -46,21 +46,23 @@ class WithdrawnError(RefusedError):
 
 class StudyFolder:
     """Folder of a study, created if it is missing. One server at a time may use it; commands can
-    run concurrently. Raises ValueError for the folder of another study."""
+    run concurrently. Raises ValueError for another study than the folder's if that has
+    participants."""
 
     def __init__(self, path: Path, study: Study, clock: Callable[[], float] = time.time) -> None:
         self.path, self.study, self.clock = path, study, clock
         self._people = path / "participants"
         self._people.mkdir(parents=True, exist_ok=True)
         file = path / "study.json"
-        if not file.exists():
+        saved = read_study_of(path) if file.exists() else None
+        if saved not in (None, study) and self.participants():
+            raise ValueError(
+                f"{path}: the study differs from the folder's ({file}), which has participants: "
+                "use another --state for a changed study"
+            )
+        if saved != study:
             header = {"format_version": FORMAT_VERSION, "tag": secrets.token_hex(4)}
             write_json(file, header | {"study": study_to_json(study)})
-        elif read_study_of(path) != study:
-            raise ValueError(
-                f"{path}: the study differs from the folder's ({file}): use another --state for a "
-                "changed study"
-            )
 
     @functools.cached_property
     def tag(self) -> str:
@@ -128,7 +130,8 @@ class StudyFolder:
 
     def participants(self) -> list[Participant]:
         """All participants who have not withdrawn, in order of consent."""
-        people = [read_participant(path) for path in self._people.glob("[0-9]*.json")]
+        found = (self.get(int(path.stem)) for path in self._people.glob("[0-9]" * 6 + ".json"))
+        people = [person for person in found if person]  # None: withdrawn in the meantime
         return sorted(people, key=lambda person: (person.consented_at, person.number))
 
     def check_agents(self, policies: Mapping[str, str]) -> None:

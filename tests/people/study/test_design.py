@@ -155,10 +155,20 @@ def test_withdrawal_leaves_only_audit_line(tmp_path):
     assert not list((tmp_path / "participants").iterdir())
 
 
-def test_folder_belongs_to_one_study(tmp_path):
+def test_study_can_change_until_the_first_participant(tmp_path):
     make_study_play(tmp_path)
+    folder = make_study_play(tmp_path, title="Another").folder
+    assert read_study_of(tmp_path).title == "Another"
+    folder.join()
     with pytest.raises(ValueError, match="the study differs from the folder's"):
-        make_study_play(tmp_path, title="Another")
+        make_study_play(tmp_path)
+
+
+def test_participant_withdrawn_while_files_are_read_is_skipped(tmp_path):
+    folder = make_study_play(tmp_path).folder
+    person, _ = folder.join()
+    (tmp_path / "participants" / "000001.json").symlink_to("deleted")
+    assert folder.participants() == [person]
 
 
 def test_changed_agent_is_refused(tmp_path):

@@ -1,5 +1,6 @@
 """A study in the browser: consent, forms, table, withdrawal; and its export."""
 
+import dataclasses
 import functools
 import json
 import logging
@@ -19,7 +20,9 @@ from hanabi_rl.cli import main
 from hanabi_rl.cli.study import export_games, study, withdraw
 from hanabi_rl.data.files import load_games
 from hanabi_rl.people.study.design import AFTER_GAME
+from hanabi_rl.people.study.folder import read_study_of
 from hanabi_rl.people.study.pages import make_study
+from hanabi_rl.runs.run_dir import lock_run_dir
 
 
 @pytest.fixture
@@ -172,6 +175,27 @@ def test_folder_allows_one_server_and_commands(play, visit, tmp_path, monkeypatc
         start()
         assert len(compiled) == starts
         assert len(load_games(out)) == 2 and play.folder.participants() == []
+
+
+def test_another_server_does_not_change_the_study(play, monkeypatch):
+    path, changed = play.folder.path, dataclasses.replace(play.folder.study, title="Another")
+    monkeypatch.setattr("hanabi_rl.people.study.design.read_study", lambda file: changed)
+    with (
+        lock_run_dir(path, "server", "--state", ".server"),
+        pytest.raises(ValueError, match="in use by another server"),
+    ):
+        study(Path("example"), state=path, port=0)
+    assert read_study_of(path) == play.folder.study
+
+
+def test_tls_flags_are_checked_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("hanabi_rl.cli.study._tables", lambda *_: pytest.fail("started"))
+    start = functools.partial(study, Path("example"), state=tmp_path / "study", port=0)
+    with pytest.raises(ValueError, match="expected both --tls-cert and --tls-key"):
+        start(tls_key=Path("key.pem"))
+    with pytest.raises(ValueError, match="--tls-cert a --tls-key b: expected a certificate"):
+        start(tls_cert=Path("a"), tls_key=Path("b"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_withdrawal_keeps_other_participant(play, visit):
