@@ -41,6 +41,10 @@ class GameTables:
         """Return a game. Raises KeyError if it does not exist."""
         return self._games[game_id]
 
+    def has_game(self, game_id: int) -> bool:
+        """False if the game was deleted."""
+        return game_id in self._games
+
     def move(self, game_id: int, turn: int, action: int) -> Game:
         """Make the person's move number `turn`. Raises RefusedError."""
         game = self._games[game_id]

@@ -91,6 +91,10 @@ class GameSockets:
             await socket.close(REFUSED, "too many invalid messages")
         except (WebSocketDisconnect, RuntimeError):
             pass  # page closed; the game stays
+        except KeyError:
+            if self.play.has_game(game_id):
+                raise
+            await self.end(game_id)  # the participant has withdrawn
         finally:
             self._tabs.get(game_id, {}).pop(socket, None)
             await self._send_roles(game_id)

@@ -220,6 +220,23 @@ def test_withdrawal_closes_the_table(play, visit):
     assert cookie_of(play) not in client.cookies and client.get("/next").url.path == "/"
 
 
+def test_message_after_withdrawal_closes_the_table(play, visit):
+    """It arrives after the game was deleted and before its connections are closed."""
+    client = visit(play)
+    agree(client)
+    page = post(client, "/answer", step="before")
+    (person,) = play.folder.participants()
+    with client.websocket_connect(str(page.url).replace("http", "ws", 1) + "/ws") as socket:
+        while not json.loads(socket.receive_text())["frame"]["actions"]:
+            pass
+        play.folder.withdraw(person.number, "the participant")
+        play.forget(person.number)
+        socket.send_text(json.dumps({"action": 0, "turn": 0}))
+        with pytest.raises(WebSocketDisconnect) as closed:
+            socket.receive_text()
+    assert (closed.value.code, closed.value.reason) == (1008, "this game no longer exists")
+
+
 def test_operator_withdrawal_ends_the_game(play, visit):
     client = visit(play)
     agree(client)
