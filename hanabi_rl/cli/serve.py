@@ -135,6 +135,8 @@ def add_entry(
         team: name of its authors.
         link: URL of a paper or code.
     """
+    if not name.strip():
+        raise ValueError(f"expected a name for the leaderboard, got {name!r}")
     with _store(state, store) as opened:
         opened.add_entry(name, team, link)
     print(f"{name} is entered; `hanabi-rl keys create {name}` creates its key")
@@ -158,7 +160,7 @@ def create_key(
     """
     games = {2: games_2p, 3: games_3p} if kind == "eval" else {}
     games = {players: number for players, number in games.items() if number}
-    with _store(state, store) as opened:
+    with _existing_store(state, store) as opened:
         print(opened.add_key(entry, kind, games))
 
 
@@ -170,7 +172,7 @@ def revoke_key(
     Args:
         hint: first characters of the key, as `keys list` prints them.
     """
-    with _store(state, store) as opened:
+    with _existing_store(state, store) as opened:
         opened.revoke(hint)
 
 
@@ -179,7 +181,7 @@ def list_keys(state: State = STATE, store: StoreAddress = None) -> None:
     from hanabi_rl.people.serve.prediction_store import Predictions
     from hanabi_rl.people.serve.standings import progress
 
-    with _store(state, store) as opened:
+    with _existing_store(state, store) as opened:
         for players, proxies in opened.proxies().items():
             print(f"proxies for {players} players: {', '.join(proxy.name for proxy in proxies)}")
         for entry in opened.entries():
@@ -208,6 +210,17 @@ def check_tls(tls_cert: Path | None, tls_key: Path | None) -> None:
             f"--tls-cert {tls_cert} --tls-key {tls_key}: expected a certificate and its key in "
             f"PEM files, got: {error}"
         ) from error
+
+
+def _existing_store(state: Path, address: str | None) -> contextlib.closing[Store]:
+    """Raise ValueError without a database in `state`, which `serve` and `entries add` create."""
+    place, _ = _where(state, address)
+    if isinstance(place, Path) and not place.is_file():
+        raise ValueError(
+            f"--state: expected the folder of a challenge, got {state}, which has no {place.name}; "
+            "`hanabi-rl entries add` creates it"
+        )
+    return _store(state, address)
 
 
 def _store(state: Path, address: str | None) -> contextlib.closing[Store]:

@@ -78,9 +78,21 @@ def test_candidate_lifecycle(
 def test_unknown_entries_and_keys_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main([*args, "--state", str(tmp_path)])
-    assert stopped.value.code == 2 and message in capsys.readouterr().err
+    run(capsys, "entries", "add", "mine", "--state", tmp_path)
+    assert message in refused(capsys, *args, "--state", tmp_path)
+
+
+def test_only_serve_and_entries_create_a_challenge(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ("--state", tmp_path / "challeng")
+    for args in (("list",), ("create", "mine"), ("revoke", "hk_eval_x")):
+        error = refused(capsys, "keys", *args, *at)
+        assert "--state: expected the folder of a challenge, got " in error
+    for name in ("", " "):
+        error = refused(capsys, "entries", "add", name, *at)
+        assert f"expected a name for the leaderboard, got {name!r}" in error
+    assert not list(tmp_path.iterdir())
 
 
 def test_unreachable_database_prints_one_line(
