@@ -63,6 +63,7 @@ class LocalPlay(GameTables):
         self._answers: dict[int, dict[int, PartnerAction]] = {}  # of watched games, by turn
         self._number = 0
         self._resume()
+        self._resumed_decks = [game.deck for game in self._games.values()]
         if reset_memory:
             self._reset_series()
 
@@ -70,12 +71,12 @@ class LocalPlay(GameTables):
         """Deal the next game and write its journal. reset_memory: start a new series."""
         if reset_memory:
             self._reset_series()
-        seat = self._next_seat()
         deck = self._next_deck()
+        seat = self._next_seat()
         game = Game(
             game_id=self._next_number(),
             rules=self.rules,
-            deck=tuple(int(card) for card in deck),
+            deck=deck,
             people=frozenset() if seat is None else frozenset({seat}),
             previous_games=self._series,
         )
@@ -151,10 +152,17 @@ class LocalPlay(GameTables):
         first, players = min(game.people, default=-1) + 1, self.rules.num_players
         return {(first + k) % players: agent for k, agent in enumerate(self.agents)}
 
-    def _next_deck(self) -> np.ndarray:
+    def _next_deck(self) -> tuple[int, ...]:
+        """Deck of the next game; skips each resumed game's deck once, which the person knows."""
+        while (deck := tuple(self._deck(self._number).tolist())) in self._resumed_decks:
+            self._resumed_decks.remove(deck)
+            self._number += 1
+        return deck
+
+    def _deck(self, number: int) -> np.ndarray:
         if self._named_decks is not None:
-            return self._named_decks[self._number % len(self._named_decks)]
-        return evaluation_decks(self.rules, self._number + 1, self._seed, "people")[-1]
+            return self._named_decks[number % len(self._named_decks)]
+        return evaluation_decks(self.rules, number + 1, self._seed, "people")[-1]
 
     def _next_seat(self) -> int | None:
         if self.watched:

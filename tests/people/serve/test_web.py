@@ -578,6 +578,26 @@ def test_seeds_repeat_deals_and_no_seed_varies(make_play):
     assert make_play(Rules(), seed=None).new_game().deck not in decks
 
 
+def test_resumed_deck_is_not_dealt_again(make_play, tmp_path):
+    play = make_play(Rules())
+    first, second = play.new_game(), play.new_game()
+    play.leave(first.game_id)
+    again = make_play(Rules())
+    assert again.current() == second
+    later = [again.new_game() for _ in range(2)]
+    assert later[0].deck == first.deck  # the seed repeats the decks
+    assert later[1].deck not in (first.deck, second.deck)
+    assert [game.people for game in later] == [{0}, {0}]  # numbers 0 and 2
+
+    def named():
+        folder = GameFolder(tmp_path / "named")
+        return LocalPlay(Rules(), ["simple"], Simple(), folder, seed_names=("p2v0s1..2",))
+
+    game, again = named().new_game(), named()
+    decks = [again.new_game().deck for _ in range(3)]
+    assert game.deck not in decks[::2] and decks[1] == game.deck  # in turn
+
+
 def test_named_deals_are_used_in_order():
     names = "p3v0s7", "p3v0s1..2"
     rules, agents = Rules(num_players=3), ["simple", "simple"]
