@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +100,7 @@ class GameFolder:
 
     def newest(self, rules: Rules, most: int = 10) -> list[Game]:
         """Load the newest finished games of these rules, newest first."""
-        found: list[Game] = []
-        pattern = f"{rules.num_players}p-{'[0-9]' * 16}.safetensors"  # microseconds
-        for path in sorted(self.path.glob(pattern), reverse=True)[:most]:
-            with contextlib.suppress(FileNotFoundError, ValueError):  # other files
-                found.append(self.game(int(path.stem.partition("-")[2]), rules))
-        return found
+        return list(itertools.islice(self._finished_games(rules), most))
 
     def newest_series(self, rules: Rules, policies: Sequence[str]) -> tuple[int, tuple[Game, ...]]:
         """Newest series with these partners: (number, games), or (0, ()) if none is recorded. The
@@ -126,11 +122,9 @@ class GameFolder:
         self._write_series(number, rules, policies, ())
 
     def finished(self, rules: Rules) -> Games | None:
-        """Load all finished games of these rules; None if there are none."""
-        pattern = f"{rules.num_players}p-*.safetensors"
-        parts = [ah2ac2.read(path) for path in sorted(self.path.glob(pattern))]
-        parts = [part for part in parts if part.rules == rules]
-        return concatenate_games(parts) if parts else None
+        """Load all finished games of these rules, oldest first; None if there are none."""
+        games = [as_games(game) for game in self._finished_games(rules)]
+        return concatenate_games(games[::-1]) if games else None
 
     def download(self, rules: Rules, suffix: str) -> bytes | None:
         """Return the finished games of these rules as one file, `.safetensors` or `.json`; None if
@@ -143,6 +137,13 @@ class GameFolder:
         content = temporary.read_bytes()
         temporary.unlink()
         return content
+
+    def _finished_games(self, rules: Rules) -> Iterator[Game]:
+        """Load the finished games of one person, newest first; other files are skipped."""
+        pattern = f"{rules.num_players}p-{'[0-9]' * 16}.safetensors"  # microseconds
+        for path in sorted(self.path.glob(pattern), reverse=True):
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                yield self.game(int(path.stem.partition("-")[2]), rules)
 
     def _write_series(
         self, number: int, rules: Rules, policies: Sequence[str], series: Sequence[Game]

@@ -292,8 +292,9 @@ def test_other_files_are_no_earlier_games(make_play, client_of, tmp_path):
     games = generate(Rules(), "random", 2, seed=0)
     save_games(tmp_path / "2p-1.safetensors", games)  # two games
     save_games(tmp_path / "2p-2.train.safetensors", games)
-    (tmp_path / "2p-3.safetensors").write_bytes(b"no file of games")
+    (tmp_path / f"2p-{10**15}.safetensors").write_bytes(b"no file of games")
     assert GameFolder(tmp_path).newest(Rules()) == []
+    assert GameFolder(tmp_path).finished(Rules()) is None
     assert GameFolder(tmp_path / "missing").newest(Rules()) == []
 
 
