@@ -20,7 +20,7 @@ from hanabi_rl.agents.process import KEY_VARIABLE
 from hanabi_rl.cli.agents import Json
 from hanabi_rl.cli.play import progress
 from hanabi_rl.storage.extras import install_command
-from hanabi_rl.storage.files import check_readable, read_text
+from hanabi_rl.storage.files import read_private_text
 from hanabi_rl.storage.validation import Range, Seconds, Seed
 from hanabi_rl.storage.words import count
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hanabi_rl.people.serve.submission import FinishedGame
     from hanabi_rl.runs.run_dir import GracefulStop
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STOPPING = "Stopping after the games in progress; Ctrl-C again leaves them for the next start."
 STOPPED = "Stopped; repeat the command to continue."
 
@@ -75,10 +74,11 @@ def submit(
         raise ValueError(f"expected an AGENT or --process COMMAND, got {got}")
     if predict and process is not None:
         raise ValueError("--predict: expected an AGENT with probabilities, got --process")
+    from hanabi_rl.people.live.account import LOCAL_HOSTS
     from hanabi_rl.people.serve.client import server_at
 
     at = server_at(server, read_key(key, key_file))
-    if at.address.startswith("http:") and urlsplit(at.address).hostname not in LOOPBACK:
+    if at.address.startswith("http:") and urlsplit(at.address).hostname not in LOCAL_HOSTS:
         print(f"Warning: {at.address} is not encrypted, the key can be read", file=sys.stderr)
     if predict:
         _predict(at, agents_for(agents, sorted(set(predict))), timeout)
@@ -108,12 +108,8 @@ def read_key(key: str | None, file: Path | None) -> str:
     if key is not None:
         where, text = "--key", key
     elif file is not None:
-        check_readable("--key-file", file, "a file with the key")
         where = f"--key-file {file}"
-        mode = file.stat().st_mode & 0o777
-        if mode & 0o077:
-            raise ValueError(f"{where}: expected mode 600, got {mode:o}: chmod 600 {file}")
-        text = read_text(file).strip()
+        text = read_private_text("--key-file", file, "a file with the key").strip()
     if text is None:
         raise ValueError(f"expected a key: --key-file FILE, {KEY_VARIABLE} or --key KEY, got none")
     if not text or not text.isascii() or not text.isprintable() or " " in text:

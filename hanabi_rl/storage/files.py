@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import tempfile
 import threading
 import tomllib
@@ -177,6 +178,23 @@ def read_text(path: Path) -> str:
     """Read a text file, see `open_text`."""
     with open_text(path) as file:
         return file.read()
+
+
+def read_private_text(flag: str, path: Path, expected: str) -> str:
+    """Read a text file with a secret, see `open_text`.
+
+    Raises ValueError, without the content, for a file that is missing (see `check_readable`),
+    readable by other users, or not text.
+    """
+    check_readable(flag, path, expected)
+    with open_text(path) as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)  # of the file that is read
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ValueError(f"{flag} {path}: expected mode 600, got {mode:o}: chmod 600 {path}")
+        try:
+            return file.read()
+        except UnicodeDecodeError:
+            raise ValueError(f"{flag} {path}: expected text in UTF-8") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:

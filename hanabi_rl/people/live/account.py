@@ -7,22 +7,20 @@ encrypted.
 import dataclasses
 import http.client
 import http.cookies
-import os
 import re
 import ssl
-import stat
 import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 
 from hanabi_rl.people.live.protocol import COOKIE, VERSION
-from hanabi_rl.storage.files import check_readable, open_text
+from hanabi_rl.storage.files import read_private_text
 
 USERNAME, PASSWORD = "HANABI_LIVE_USERNAME", "HANABI_LIVE_PASSWORD"
 TIMEOUT_S = 30.0
 MAX_RESPONSE_BYTES = 2**20
 """Maximum size of a response; a one-hour game with notes on every card takes 5% of it."""
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 _NAME = re.compile(r"[\w.-]{2,15}")
 
 
@@ -46,8 +44,8 @@ def read_account(file: Path | None, environment: Mapping[str, str]) -> Account:
     """Read the account from `file` (two lines: user name, password; readable by its owner only) or,
     if `file` is None, from the environment. Raises ValueError without the file's contents."""
     if file is not None:
-        check_readable("--credentials", file, "a file of two lines, user name and password")
-        lines = _read_private(file).splitlines()
+        expected = "a file of two lines, user name and password"
+        lines = read_private_text("--credentials", file, expected).splitlines()
         where = str(file)
         if len(lines) < 2 or any(line.strip() for line in lines[2:]):
             raise ValueError(
@@ -69,20 +67,6 @@ def read_account(file: Path | None, environment: Mapping[str, str]) -> Account:
             "password"
         )
     return Account(username, password)
-
-
-def _read_private(file: Path) -> str:
-    with open_text(file) as opened:
-        found = os.fstat(opened.fileno())
-        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ValueError(
-                f"{file}: expected a file readable only by its owner (chmod 600), got mode "
-                f"{stat.S_IMODE(found.st_mode):o}"
-            )
-        try:
-            return opened.read()
-        except UnicodeDecodeError:
-            raise ValueError(f"{file}: expected text in UTF-8") from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +96,7 @@ def read_server(address: str) -> Server:
     plain = not host or parts.path.strip("/") or parts.query or "@" in parts.netloc
     if plain or parts.scheme not in ("https", "http"):
         raise ValueError(f"--server: expected an address like https://hanab.live, got {address!r}")
-    if parts.scheme == "http" and host not in _LOCAL:
+    if parts.scheme == "http" and host not in LOCAL_HOSTS:
         raise ValueError(
             f"--server: expected https for {host}: http would send the password unencrypted "
             "(to a machine of your own: `ssh -L` and http://localhost)"

@@ -348,6 +348,11 @@ def test_key_comes_from_safe_sources(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(ValueError, match=f"expected mode 600, got {mode:o}: chmod 600"):
             read_key(None, file)
     file.chmod(0o600)
+    undecodable = tmp_path / "bytes"
+    undecodable.touch(0o600)
+    undecodable.write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="--key-file .*bytes: expected text in UTF-8"):
+        read_key(None, undecodable)
     assert read_key(None, None) == "of-the-environment"
     assert read_key(None, file) == "of-the-file"
     assert read_key("given", file) == "given"
