@@ -34,7 +34,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.invalid_messages import hostile
 
-from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES
 from hanabi_rl.people.serve.store import Store
 
 SILENT = 60  # connections that never ask for anything, made again when they are ended

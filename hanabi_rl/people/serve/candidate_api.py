@@ -20,11 +20,7 @@ from starlette.websockets import WebSocket
 
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.batcher import AsyncBatcher
-from hanabi_rl.people.serve.candidate_connection import (
-    MAX_INVALID_MESSAGES,
-    STORE_UNAVAILABLE,
-    CandidateConnection,
-)
+from hanabi_rl.people.serve.candidate_connection import STORE_UNAVAILABLE, CandidateConnection
 from hanabi_rl.people.serve.candidate_game import CandidateGame, PartnerBackend
 from hanabi_rl.people.serve.database import StoreUnavailableError
 from hanabi_rl.people.serve.grants import GameLease, GameStatus, Key, MoveWrite
@@ -32,6 +28,7 @@ from hanabi_rl.people.serve.inference_process import AgentNames
 from hanabi_rl.people.serve.keys import Kind
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.request_limits import RequestLimiter, address_of
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES
 from hanabi_rl.people.serve.store import Store
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.lineups import CANDIDATE, Lineup

@@ -20,9 +20,9 @@ from hanabi_rl.people.serve.database import StoreUnavailableError
 from hanabi_rl.people.serve.grants import StaleLeaseError
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.request_limits import RequestLimiter
+from hanabi_rl.people.serve.sockets import REFUSED, message_body
 
 GREETING = {"server": "hanabi-rl"}
-MAX_INVALID_MESSAGES = 10  # invalid messages before the connection is closed
 STORE_UNAVAILABLE = "database unavailable; the game is saved, connect again in a minute"
 MOVE_TIMEOUT_S = 300.0  # maximum time for a candidate's answer
 SLOW_S = 5.0  # a disconnect after waiting this long for the server is not charged
@@ -95,13 +95,12 @@ class CandidateConnection:
         if message["type"] == "websocket.disconnect":
             self._disconnected()
         self._received_at, self._sent_at = time.monotonic(), None
-        content: str | bytes = message.get("text") or message.get("bytes") or b""
-        return content
+        return message_body(message)
 
     async def reject(self, reason: str) -> NoReturn:
         """Close because of the candidate's messages."""
         with contextlib.suppress(*_GONE):
-            await self.socket.close(1008, reason)
+            await self.socket.close(REFUSED, reason)
         self.left = True
         raise _DisconnectedError
 

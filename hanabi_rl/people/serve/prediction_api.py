@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from hanabi_rl.people.serve.candidate_api import CandidateAPI
-from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES, CandidateConnection
+from hanabi_rl.people.serve.candidate_connection import CandidateConnection
 from hanabi_rl.people.serve.candidate_game import PartnerBackend
 from hanabi_rl.people.serve.grants import Key
 from hanabi_rl.people.serve.held_out import HeldOutGames, Row
@@ -29,6 +29,7 @@ from hanabi_rl.people.serve.lifecycle import Game, RefusedError
 from hanabi_rl.people.serve.partner_protocol import SeatObservations
 from hanabi_rl.people.serve.prediction_format import cross_entropy, read_logits, top_action
 from hanabi_rl.people.serve.prediction_store import Guess, Predictions, predictions_csv
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES
 
 MAX_MESSAGE = 16384  # bytes of one candidate message
 CONNECTIONS = 6  # maximum concurrent predictions per key and web process

@@ -40,6 +40,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from hanabi_rl.people.serve.lifecycle import Game, RefusedError
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.recorded import RecordedGames
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES, REFUSED, message_body
 from hanabi_rl.people.serve.tables import GameTables
 from hanabi_rl.people.serve.terminal import memory_text
 from hanabi_rl.storage.words import count
@@ -47,8 +48,6 @@ from hanabi_rl.storage.words import count
 HERE = Path(__file__).parent
 HOSTS = ["127.0.0.1", "localhost"]  # only these names, against DNS rebinding
 MAX_MESSAGE = 4096  # bytes of one message from a page
-REFUSED = 1008  # WebSocket close code after which a page does not reconnect
-MAX_INVALID_MESSAGES = 10  # invalid messages before the connection is closed
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     # without a referrer, our own forms would have the origin `null`
@@ -366,7 +365,7 @@ def message_content(message: Message) -> dict[str, Any]:
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1006))
     try:
-        content = orjson.loads(message.get("text") or message.get("bytes") or b"")
+        content = orjson.loads(message_body(message))
     except orjson.JSONDecodeError:
         raise RefusedError("expected JSON") from None
     if not isinstance(content, dict):

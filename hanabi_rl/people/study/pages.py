@@ -26,7 +26,8 @@ from starlette.websockets import WebSocket
 
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.request_limits import RequestLimiter, address_of
-from hanabi_rl.people.serve.web import HERE, REFUSED, WithHeaders, check_origin
+from hanabi_rl.people.serve.sockets import REFUSED
+from hanabi_rl.people.serve.web import HERE, WithHeaders, check_origin
 from hanabi_rl.people.study.design import SCALE
 from hanabi_rl.people.study.folder import SECRET, new_secret
 from hanabi_rl.people.study.participant import (

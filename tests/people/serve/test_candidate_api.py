@@ -33,13 +33,13 @@ from hanabi_rl.agents.loading import load_policy
 from hanabi_rl.agents.policy import act
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.candidate_api import agents_at, agents_of, candidate_seats, team_of
-from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES
 from hanabi_rl.people.serve.candidate_game import CandidateGame
 from hanabi_rl.people.serve.challenge import make_challenge
 from hanabi_rl.people.serve.inference_process import InferenceProcess, StartupError
 from hanabi_rl.people.serve.lifecycle import Game
 from hanabi_rl.people.serve.proxies import with_identities
 from hanabi_rl.people.serve.request_limits import RequestLimiter
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES
 from hanabi_rl.people.serve.store import Store
 from hanabi_rl.play.episodes import play_games
 from hanabi_rl.play.lineups import CANDIDATE

@@ -26,13 +26,13 @@ from support.protocol import (
 from support.serving import agree, serve_app
 
 from hanabi_rl.people.serve import candidate_connection
-from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES
 from hanabi_rl.people.serve.challenge import make_challenge
 from hanabi_rl.people.serve.grants import GameStatus, KeyLimits
 from hanabi_rl.people.serve.inference_process import AgentNames
 from hanabi_rl.people.serve.lifecycle import Game, RefusedError
 from hanabi_rl.people.serve.partner_protocol import PartnerAction, SeatObservations
 from hanabi_rl.people.serve.request_limits import RequestLimiter
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES
 from hanabi_rl.people.serve.store import Store
 
 FAILED = "server error; the game is saved: connect again"

@@ -24,9 +24,9 @@ from websockets.exceptions import ConnectionClosed
 
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.candidate_api import MAX_MESSAGE
-from hanabi_rl.people.serve.candidate_connection import MAX_INVALID_MESSAGES
 from hanabi_rl.people.serve.challenge import make_challenge
 from hanabi_rl.people.serve.request_limits import NetworkLimits, RateLimit, RequestLimiter
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES
 from hanabi_rl.people.serve.store import Store
 
 LIMITS = NetworkLimits(request_s=300.0, address_connections=12, address_wrong_keys=3)

@@ -23,7 +23,8 @@ from hanabi_rl.people.serve.folder import GameFolder
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.partner_protocol import LazyPartners
 from hanabi_rl.people.serve.recorded import RecordedGames
-from hanabi_rl.people.serve.web import MAX_INVALID_MESSAGES, make_app
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES
+from hanabi_rl.people.serve.web import make_app
 from hanabi_rl.play.demos import generate
 
 HOST = "127.0.0.1:8642"

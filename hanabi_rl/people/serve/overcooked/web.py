@@ -37,11 +37,10 @@ from hanabi_rl.games.overcooked.transitions import NUM_ACTIONS
 from hanabi_rl.people.serve.lifecycle import RefusedError
 from hanabi_rl.people.serve.overcooked.game import AgentSeat, KitchenGame
 from hanabi_rl.people.serve.overcooked.play import Find, KitchenPlay, replay_frames
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES, REFUSED
 from hanabi_rl.people.serve.web import (
     HERE,
-    MAX_INVALID_MESSAGES,
     MIDDLEWARE,
-    REFUSED,
     check_origin,
     message_content,
     send_json,

@@ -43,7 +43,7 @@ from hanabi_rl.games.overcooked.transitions import (
 from hanabi_rl.people.serve.overcooked.game import QUEUE_SIZE, AgentSeat, KeyQueue, KitchenGame
 from hanabi_rl.people.serve.overcooked.play import KitchenPlay, games_in
 from hanabi_rl.people.serve.overcooked.web import make_app, play_in_real_time
-from hanabi_rl.people.serve.web import MAX_INVALID_MESSAGES
+from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES
 
 ROOM = load_kitchen("cramped_room")
 RULES = Overcooked()
