@@ -216,6 +216,7 @@ def kitchen_app(
 ) -> Starlette:
     """Page of games with an agent."""
     from hanabi_rl.people.serve.overcooked.play import KitchenPlay
+    from hanabi_rl.people.serve.overcooked.record import STEPS_PER_S
     from hanabi_rl.people.serve.overcooked.web import make_app
 
     play = KitchenPlay(
@@ -225,7 +226,7 @@ def kitchen_app(
         seat=seat,
         seed=seed,
         horizon=horizon,
-        steps_per_s=6.67 if steps_per_s is None else steps_per_s,
+        steps_per_s=STEPS_PER_S if steps_per_s is None else steps_per_s,
     )
     return make_app(play.find, play)
 

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from hanabi_rl.people.serve.overcooked.record import STEPS_PER_S
 from hanabi_rl.storage.dataclass_io import from_dict
 from hanabi_rl.storage.files import read_json, read_toml
 from hanabi_rl.storage.renamed_fields import current_name
@@ -114,7 +115,7 @@ class Study:
     """`hanabi`, or a kitchen of Overcooked: `overcooked:cramped_room`."""
     steps: int = 400
     """Steps of a game of Overcooked."""
-    steps_per_s: float = 6.67
+    steps_per_s: float = STEPS_PER_S
     """Steps per second of a game of Overcooked."""
     players: int = 2
     seat: Literal["alternate", "random", "0", "1", "2", "3", "4"] = "alternate"

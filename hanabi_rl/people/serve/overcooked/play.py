@@ -24,7 +24,7 @@ from hanabi_rl.games.overcooked.render import CELL, PLAYER_LOOKS, scene_svg, ter
 from hanabi_rl.games.overcooked.state import unpack_scene
 from hanabi_rl.games.overcooked.transitions import ACTION_NAMES, STAY
 from hanabi_rl.people.serve.overcooked.game import AgentSeat, KitchenGame
-from hanabi_rl.people.serve.overcooked.record import KitchenRecord
+from hanabi_rl.people.serve.overcooked.record import STEPS_PER_S, KitchenRecord
 
 UNFINISHED = "unfinished"
 """Folder of games that ended before their last step."""
@@ -55,7 +55,7 @@ class KitchenPlay:
         seat: int | None = None,
         seed: int | None = None,
         horizon: int | None = None,
-        steps_per_s: float = 1 / 0.15,
+        steps_per_s: float = STEPS_PER_S,
     ) -> None:
         if seat not in (None, 0, 1):
             raise ValueError(f"--seat: expected 0 or 1, got {seat}")
@@ -207,5 +207,5 @@ def replay_frames(games: RecordedGames) -> dict[str, Any]:
         "actions": [[ACTION_NAMES[a] for a in pair] for pair in games.actions[:length].tolist()],
         "names": seat_names(games),
         "looks": PLAYER_LOOKS,
-        "steps_per_s": games.origins[0].steps_per_s if games.origins else 1 / 0.15,
+        "steps_per_s": games.origins[0].steps_per_s if games.origins else STEPS_PER_S,
     }

@@ -9,6 +9,8 @@ from hanabi_rl.people.serve.lifecycle import Status
 
 EndReason = Literal["", "finished", "left", "interrupted"]
 """Interrupted: the page closed before the last step."""
+STEPS_PER_S = 6.67
+"""Default steps per second of games in real time."""
 
 
 @dataclasses.dataclass(frozen=True)

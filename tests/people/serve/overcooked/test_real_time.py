@@ -44,6 +44,7 @@ from hanabi_rl.people.serve.overcooked.game import QUEUE_SIZE, AgentSeat, KeyQue
 from hanabi_rl.people.serve.overcooked.play import KitchenPlay, games_in
 from hanabi_rl.people.serve.overcooked.web import make_app, play_in_real_time
 from hanabi_rl.people.serve.sockets import MAX_INVALID_MESSAGES
+from hanabi_rl.people.study.design import Study
 
 ROOM = load_kitchen("cramped_room")
 RULES = Overcooked()
@@ -369,6 +370,11 @@ def test_an_agent_that_fails_ends_the_game_and_is_reported(play_of, monkeypatch)
         assert not over["finished"] and load_recorded_games(
             Path(over["saved"])
         ).lengths.tolist() == [2]
+
+
+def test_default_speed_is_that_of_studies(tmp_path):
+    play = KitchenPlay(load_policy(STILL, RULES), "someone", tmp_path)
+    assert play.steps_per_s == Study().steps_per_s
 
 
 def test_an_agent_that_cannot_begin_is_reported(play_of, monkeypatch):
