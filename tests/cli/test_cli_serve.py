@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.postgres import cluster, programs
-from support.serving import agree, write_moves
+from support.serving import agree, claim, write_moves
 
 from hanabi_rl.cli import main
 from hanabi_rl.people.serve.inference_process import Identities, InferenceProcess, StartupError
@@ -55,7 +55,7 @@ def test_candidate_lifecycle(
     assert key is not None
     assert [row.num_players for row in store.rows(key)] == [2] * 8 + [3] * 18
     agree(store, {2: ("bot:simple",), 3: ("bot:iggi", "bot:value")})
-    lease = store.claim(key)
+    lease = claim(store, key)
     write_moves(store, lease, 0, [0], (3, 3))
     listed = run(capsys, "keys", "list", *at)
     assert "proxies for 3 players: bot:iggi, bot:value\n" in listed

@@ -15,8 +15,8 @@ from support.games import TINY
 
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.folder import GameFolder
-from hanabi_rl.people.serve.grants import GameLease, MoveWrite
-from hanabi_rl.people.serve.lifecycle import Game
+from hanabi_rl.people.serve.grants import GameLease, Key, MoveWrite
+from hanabi_rl.people.serve.lifecycle import Game, RefusedError
 from hanabi_rl.people.serve.local import LocalPlay
 from hanabi_rl.people.serve.partner_protocol import PartnerAction
 from hanabi_rl.people.serve.proxies import Proxy
@@ -102,6 +102,14 @@ def agree(store: Store, proxies: Mapping[int, Sequence[str]]) -> dict[int, tuple
     return store.fix_proxies(
         {n: [Proxy(name, name) for name in names] for n, names in proxies.items()}
     )
+
+
+def claim(store: Store, key: Key) -> GameLease:
+    """Lease the next game of a key. Raises RefusedError."""
+    (claimed,) = store.claim_all([key])
+    if isinstance(claimed, RefusedError):
+        raise claimed
+    return claimed
 
 
 def write_moves(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.agents.process import ANSWER_TIMEOUT_S, ProcessAgent
+from hanabi_rl.agents.process import ProcessAgent
 from hanabi_rl.games.hanabi.observation_decoder import ObservationDecoder
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.client import Rows
@@ -20,8 +20,8 @@ from hanabi_rl.people.serve.policy_player import check_rows, seat_of
 class ProcessPlayer:
     """A separate process for one connection, at all its seats; see `Player`."""
 
-    def __init__(self, rules: Rules, command: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        self._rules, self._agent = rules, ProcessAgent(command, timeout_s)
+    def __init__(self, rules: Rules, command: str) -> None:
+        self._rules, self._agent = rules, ProcessAgent(command)
         self._decoders: dict[str, ObservationDecoder] = {}
         self._game = 0
 
@@ -52,9 +52,9 @@ class ProcessPlayer:
 class ProcessPartners:
     """Local partners: a separate process for each seat; see `Partners`."""
 
-    def __init__(self, rules: Rules, command: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, rules: Rules, command: str) -> None:
         self._rules = rules
-        self._agents = [ProcessAgent(command, timeout_s) for _ in range(rules.num_players)]
+        self._agents = [ProcessAgent(command) for _ in range(rules.num_players)]
 
     def partner_action(self, games: Sequence[Game]) -> list[PartnerAction]:
         """See `Partners.partner_action`. Raises ValueError as `ProcessAgent.move`."""

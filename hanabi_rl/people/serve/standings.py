@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from hanabi_rl.evaluation.measure.intervals import bootstrap_median, mean_interval
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.people.serve.grants import GameStatus
 from hanabi_rl.people.serve.store import Store
 from hanabi_rl.play.lineups import seat_names
 from hanabi_rl.storage.files import to_json
 
+MAX_SCORE = Rules().max_score
 COLUMNS = (
     "players",
     "name",
@@ -31,7 +33,7 @@ COLUMNS = (
 )
 
 
-def standings(store: Store, max_score: int = 25) -> list[dict[str, Any]]:
+def standings(store: Store) -> list[dict[str, Any]]:
     """One row per evaluation key and number of players with all games done, best first; `lineups`
     lists the mean of each lineup."""
     found = []
@@ -41,7 +43,7 @@ def standings(store: Store, max_score: int = 25) -> list[dict[str, Any]]:
             for players in sorted({row.num_players for row in rows}):
                 games = [row for row in rows if row.num_players == players]
                 if all(row.status == "done" for row in games):
-                    found.append(_figures(games, max_score) | _about(entry, players))
+                    found.append(_figures(games) | _about(entry, players))
     return sorted(found, key=lambda row: (row["players"], -row["mean"]))
 
 
@@ -65,9 +67,9 @@ def _about(entry: dict[str, Any], players: int) -> dict[str, Any]:
     return {"players": players, **{name: entry[name] for name in ("name", "team", "link")}}
 
 
-def _figures(games: Sequence[GameStatus], max_score: int) -> dict[str, Any]:
+def _figures(games: Sequence[GameStatus]) -> dict[str, Any]:
     score = np.array([game.score for game in games], float)
-    mean, median = mean_interval(score, min_value=0, max_value=max_score), bootstrap_median(score)
+    mean, median = mean_interval(score, min_value=0, max_value=MAX_SCORE), bootstrap_median(score)
     low, high = to_json(mean.bounds)  # None: a single game has no bounds
     return {
         "mean": mean.mean,
@@ -75,7 +77,7 @@ def _figures(games: Sequence[GameStatus], max_score: int) -> dict[str, Any]:
         "mean_high": high,
         "median": median.mean,
         "zero_rate": float(np.mean(score == 0)),
-        "perfect_rate": float(np.mean(score == max_score)),
+        "perfect_rate": float(np.mean(score == MAX_SCORE)),
         "points_mean": float(np.mean([game.points for game in games])),
         "games": len(games),
         "interruptions": sum(game.interruptions for game in games),

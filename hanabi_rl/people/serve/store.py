@@ -111,7 +111,7 @@ class Store:
 
     def fix_proxies(self, named: Mapping[int, Sequence[Proxy]]) -> dict[int, tuple[str, ...]]:
         """Fix the proxies (by players) of this server's games: see `proxies.fix_proxies`. Returns
-        their names in the store's order; `claim` leases only games with these proxies.
+        their names in the store's order; `claim_all` leases only games with these proxies.
 
         Raises:
             ValueError: the store's games cannot be played with them.
@@ -192,19 +192,10 @@ class Store:
             )
         return None if found is None else Key(*found)
 
-    def claim(self, key: Key) -> GameLease:
-        """Lease the next game of a key: the oldest interrupted one, then the first new one.
-
-        Raises:
-            RefusedError: no game is available; the text may be shown to the player.
-        """
-        (claimed,) = self.claim_all([key])
-        if isinstance(claimed, RefusedError):
-            raise claimed
-        return claimed
-
     def claim_all(self, keys: Sequence[Key]) -> list[GameLease | RefusedError]:
-        """`claim` for each of `keys` in one transaction, with one disk flush."""
+        """Lease the next game of each key, in one transaction with one disk flush: the oldest
+        interrupted game, then the first new one. RefusedError: no game is available; its text may
+        be shown to the player."""
         claimed: list[GameLease | RefusedError] = [RefusedError("not claimed")] * len(keys)
         with self.database.transaction("shared") as db:  # excludes changes of the proxies
             sizes = self._sizes(db)

@@ -18,6 +18,7 @@ h r     hint your partner red (y g w b, or 1-5)  h 2 r   hint the second player 
 table   show the table again                     leave   end this game here
 help    this list                                quit    stop; the game is saved"""
 BAR = 20  # characters of a probability of 1
+MAX_BARS = 8  # most probable actions that are shown
 
 
 def table_text(frame: Frame) -> str:
@@ -38,10 +39,10 @@ def table_text(frame: Frame) -> str:
     return "\n".join(lines)
 
 
-def bars_text(frame: Frame, max_bars: int = 8) -> str:
+def bars_text(frame: Frame) -> str:
     """Bars of the agent's action probabilities; empty if unknown."""
     lines = []
-    for bar in frame.get("chances", [])[:max_bars]:
+    for bar in frame.get("chances", [])[:MAX_BARS]:
         mark = ">" if bar["taken"] else " "
         length = round(bar["chance"] * BAR)
         filled = "█" * length + "·" * (BAR - length)

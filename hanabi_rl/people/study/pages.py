@@ -163,7 +163,7 @@ class Pages:
             return RedirectResponse(f"game/{game_id}", 303)
         if step.kind == "done":
             return self._done(request, person)
-        agents_played = person.agents_played(self.study)
+        agents_played = person.agents_played()
         return self.page(
             request,
             "study_form.html",
@@ -234,7 +234,7 @@ class Pages:
         questions = questions_of(self.study, step)
         texts = [(each.text, answers[each.name]) for each in questions if each.name in answers]
         if person is not None and "ranking" in answers:
-            for agent in person.agents_played(self.study):
+            for agent in person.agents_played():
                 if place := answers["ranking"].get(self.study.agents[agent].label):
                     texts.append((f"The partner of {self._games_with(person, agent)}", place))
         return texts
@@ -355,7 +355,7 @@ class Pages:
         """Last page, the first to name the partners; in Overcooked they are never named."""
         partners = [
             (self._games_with(person, agent), self._name_of(person, agent))
-            for agent in person.agents_played(self.study)
+            for agent in person.agents_played()
             if self.study.is_hanabi
         ]
         screened = not person.may_play(self.study)
@@ -377,7 +377,7 @@ class Pages:
 
     def _ranking(self, person: Participant, form: dict[str, str]) -> Answers:
         """Rank of each ranked partner, 1 for the best."""
-        agents_played = person.agents_played(self.study)
+        agents_played = person.agents_played()
         ranks = list(map(str, range(1, len(agents_played) + 1)))
         places = {
             self.study.agents[agent].label: int(value)

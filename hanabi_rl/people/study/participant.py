@@ -79,7 +79,7 @@ class Participant:
         """Return a copy without further games."""
         return dataclasses.replace(self, stopped=True)
 
-    def agents_played(self, study: Study) -> list[int]:
+    def agents_played(self) -> list[int]:
         """Indices of the agents that the participant made a move with, in order."""
         games = zip(self.plan, self.games, strict=False)
         return list(dict.fromkeys(agent for (agent, _), each in games if each.game.moves))
@@ -222,7 +222,7 @@ def next_step(study: Study, person: Participant) -> Step:
             return step
         if len(person.games) <= places[-1]:  # stopped: no games with further partners
             break
-    has_form = study.at_end or len(person.agents_played(study)) > 1
+    has_form = study.at_end or len(person.agents_played()) > 1
     return Step("end") if has_form and "end" not in person.answers else Step("done")
 
 

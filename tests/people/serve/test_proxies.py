@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.serving import agree, write_moves
+from support.serving import agree, claim, write_moves
 
 from hanabi_rl.people.serve import proxies
 from hanabi_rl.people.serve.grants import Key
@@ -51,7 +51,7 @@ def played(store: Store, key: Key) -> collections.Counter[Lineup]:
     found = collections.Counter[Lineup]()
     with contextlib.suppress(RefusedError):
         while True:
-            lease = store.claim(key)
+            lease = claim(store, key)
             found[lease.lineup] += 1
             write_moves(store, lease, 0, [0], (1, 1))
     return found
@@ -120,7 +120,7 @@ def test_started_games_keep_their_proxies(store: Store, open_store: Open) -> Non
     agree(store, {2: ("c", "d")})  # no game has started: lineups are assigned again
     seated = [row.lineup for row in store.rows(key)]
     assert sorted(seated) == [(CANDIDATE, 0), (CANDIDATE, 1), (0, CANDIDATE), (1, CANDIDATE)]
-    first = store.claim(key)
+    first = claim(store, key)
     again = open_store()
     for others in (("a", "b"), ("c",), ("c", "d", "e")):
         with pytest.raises(ValueError, match="--proxies-2p: this store's games were started with "):
@@ -130,11 +130,11 @@ def test_started_games_keep_their_proxies(store: Store, open_store: Open) -> Non
     with pytest.raises(ValueError, match=r"got c, d \(d: changed since then\)"):
         again.fix_proxies({2: [Proxy("c", "c"), Proxy("d", "trained further")]})
     with pytest.raises(RefusedError, match="are not this server's"):
-        again.claim(key)
+        claim(again, key)
     store.release(first, counts_as_interruption=True)
     moved = {2: [Proxy("copies/d", "d"), Proxy("c", "c")]}
     assert again.fix_proxies(moved) == {2: ("c", "copies/d")}  # in the store's order
-    assert again.claim(key).lineup == first.lineup
+    assert claim(again, key).lineup == first.lineup
 
 
 def test_server_with_outdated_proxies_plays_no_games(store: Store, open_store: Open) -> None:
@@ -144,7 +144,7 @@ def test_server_with_outdated_proxies_plays_no_games(store: Store, open_store: O
     with pytest.raises(
         RefusedError, match=r"the games that remain \(4 of 2 players\) are not this server's"
     ):
-        store.claim(key)
+        claim(store, key)
     assert sum(played(other, key).values()) == 4
 
 
@@ -155,7 +155,7 @@ def test_no_game_is_leased_while_proxies_change(store: Store, open_store: Open) 
     with ThreadPoolExecutor(1) as pool:
         with other.database.transaction("exclusive") as db:
             now_known = proxies.fix_proxies(db, other.secret, {2: [Proxy("bot:iggi", "iggi")]}, 0.0)
-            claimed = pool.submit(store.claim, key)
+            claimed = pool.submit(claim, store, key)
             with pytest.raises(TimeoutError):
                 claimed.result(0.5)
         with pytest.raises(RefusedError, match="are not this server's"):
@@ -170,8 +170,8 @@ def test_prediction_only_server_needs_no_proxies(store: Store, open_store: Open)
     other = open_store()
     assert agree(other, {}) == {}
     with pytest.raises(RefusedError, match="are not this server's"):
-        other.claim(key)
-    assert store.claim(key).num_players == 2
+        claim(other, key)
+    assert claim(store, key).num_players == 2
 
 
 def test_one_agent_under_two_names_is_refused() -> None:

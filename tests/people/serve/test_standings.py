@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from support.serving import agree, write_moves
+from support.serving import agree, claim, write_moves
 
 from hanabi_rl.people.serve.standings import as_csv, progress, standings
 from hanabi_rl.people.serve.store import Store
@@ -28,10 +28,10 @@ def enter(store: Store, name: str, scores: dict[int, list[int]], left: int = 0) 
     key = store.key(store.add_key(name, "eval", {n: len(each) for n, each in scores.items()}))
     assert key is not None
     for number in range(sum(map(len, scores.values()))):
-        lease = store.claim(key)
+        lease = claim(store, key)
         if number < left:
             store.release(lease, counts_as_interruption=True)
-            lease = store.claim(key)
+            lease = claim(store, key)
         score = scores[lease.num_players].pop(0)
         if score >= 0:  # a negative score stays open
             write_moves(store, lease, 0, [0], (score, 25))

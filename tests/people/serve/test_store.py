@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.postgres import Cluster
-from support.serving import agree, write_moves
+from support.serving import agree, claim, write_moves
 
 from hanabi_rl.games.hanabi.python_game import full_deck
 from hanabi_rl.games.hanabi.rules import Rules
@@ -134,7 +134,7 @@ def test_decks_and_lineups_depend_on_secret() -> None:
 def test_games_of_both_sizes_are_played_once(store: Store) -> None:
     key, seen = new_key(store, {2: 5, 3: 18}), []
     for _ in range(23):
-        lease = store.claim(key)
+        lease = claim(store, key)
         seen.append((lease.num_players, lease.lineup, lease.deck))
         play(store, lease)
     assert [players for players, *_ in seen] == [2] * 5 + [3] * 18
@@ -142,33 +142,33 @@ def test_games_of_both_sizes_are_played_once(store: Store) -> None:
     assert [row.lineup for row in store.rows(key)] == [lineup for _, lineup, _ in seen]
     assert all(row.status == "done" and row.score == 7 for row in store.rows(key))
     with pytest.raises(RefusedError, match="no environments left: all 23 games"):
-        store.claim(key)
+        claim(store, key)
     assert [score for _, score in store.finished(key)] == [7] * 23
 
 
 def test_concurrent_games_per_key_are_limited(store: Store) -> None:
     key = new_key(store, {2: 8})
-    grants = [store.claim(key) for _ in range(6)]
+    grants = [claim(store, key) for _ in range(6)]
     with pytest.raises(RefusedError, match="6 games of this key are being played"):
-        store.claim(key)
+        claim(store, key)
     play(store, grants[0])
     play(store, grants[1])
-    rest = [store.claim(key), store.claim(key)]
+    rest = [claim(store, key), claim(store, key)]
     play(store, grants[2])
     with pytest.raises(RefusedError, match="the 5 remaining games are being played"):
-        store.claim(key)
+        claim(store, key)
     assert len({lease.game_id for lease in grants + rest}) == 8
 
 
 def test_interrupted_game_invalidates_old_lease(store: Store, clock: Clock) -> None:
     key = new_key(store, {2: 8})
-    first = store.claim(key)
+    first = claim(store, key)
     write_moves(store, first, 0, [3, 9])
     clock.now += 5
-    second = store.claim(key)
+    second = claim(store, key)
     store.release(second, counts_as_interruption=True)
     store.release(first, counts_as_interruption=True)
-    again = store.claim(key)
+    again = claim(store, key)
     assert (again.game_id, again.deck, again.moves) == (first.game_id, first.deck, (3, 9))
     assert again.lease_id == first.lease_id + 1
     for write in (
@@ -184,7 +184,7 @@ def test_interrupted_game_invalidates_old_lease(store: Store, clock: Clock) -> N
 
 
 def test_move_is_saved_once(store: Store) -> None:
-    lease = store.claim(new_key(store, {2: 4}))
+    lease = claim(store, new_key(store, {2: 4}))
     write_moves(store, lease, 0, [3])
     with pytest.raises(Exception, match="(?i)unique"):
         write_moves(store, lease, 0, [4])
@@ -240,9 +240,9 @@ def test_server_keeps_own_leases_without_heartbeat(open_store: Open, clock: Cloc
     store = open_store(worker="busy")
     store.release_all()
     key = new_key(store, {2: 4})
-    held = store.claim(key)
+    held = claim(store, key)
     clock.now += 31
-    assert store.claim(key).game_id != held.game_id
+    assert claim(store, key).game_id != held.game_id
     write_moves(store, held, 0, [3])
 
 
@@ -252,15 +252,15 @@ def test_game_interrupted_too_often_or_long_is_forfeited(
 ) -> None:
     store = open_store(KeyLimits(interruptions=3, game_s=100.0))
     key = new_key(store, {2: 4})
-    game = store.claim(key)
+    game = claim(store, key)
     for _ in range(3 if how == "often" else 1):
         store.release(game, counts_as_interruption=True)
         clock.now += 0 if how == "often" else 101
         if how == "long":
             break
         if store.rows(key)[0].interruptions < 3:
-            game = store.claim(key)
-    assert store.claim(key).game_id != game.game_id
+            game = claim(store, key)
+    assert claim(store, key).game_id != game.game_id
     rows = [row for row in store.rows(key) if row.status == "done"]
     assert [row.score for row in rows] == [0] and not list(store.finished(key))
 
@@ -275,9 +275,9 @@ def test_open_game_of_inactive_key_is_forfeited(open_store: Open, clock: Clock) 
     assert revoked is not None
     for each in (key, revoked):
         for _ in range(3):
-            play(store, store.claim(each))
+            play(store, claim(store, each))
         clock.now += KeyLimits().key_s - 3600 if each == key else 0
-        store.release(store.claim(each), counts_as_interruption=True)
+        store.release(claim(store, each), counts_as_interruption=True)
     store.revoke(hint_of(text))
     clock.now += KeyLimits().game_s - 1
     store.heartbeat()
@@ -298,7 +298,7 @@ def test_open_game_of_inactive_key_is_forfeited(open_store: Open, clock: Clock) 
 def test_active_game_is_not_forfeited(open_store: Open, clock: Clock) -> None:
     store = open_store(worker="a")
     store.release_all()
-    lease = store.claim(new_key(store, {2: 4}))
+    lease = claim(store, new_key(store, {2: 4}))
     clock.now += 2 * KeyLimits().game_s
     store.heartbeat()
     play(store, lease)
@@ -309,7 +309,7 @@ def test_game_of_dead_server_is_forfeited(open_store: Open, clock: Clock) -> Non
     for server in (gone, lives):
         server.release_all()
     key = new_key(gone, {2: 4})
-    gone.claim(key)
+    claim(gone, key)
     clock.now += 31
     lives.heartbeat()  # the other one is dead now
     clock.now += KeyLimits().game_s - 1
@@ -326,12 +326,12 @@ def test_server_fault_restarts_time_without_interruption(open_store: Open, clock
     store.release_all()
     key = new_key(store, {2: 4})
     for _ in range(5):
-        game = store.claim(key)
+        game = claim(store, key)
         clock.now += KeyLimits().game_s - 1
         store.release(game, counts_as_interruption=False)
         store.heartbeat()
     clock.now += KeyLimits().game_s - 1
-    assert store.claim(key).game_id == game.game_id
+    assert claim(store, key).game_id == game.game_id
     assert store.rows(key)[0].interruptions == 0
 
 
@@ -341,7 +341,7 @@ def test_server_downtime_does_not_count(open_store: Open, clock: Clock) -> None:
     for server in (first, second):
         server.release_all()
     key = new_key(first, {2: 4})
-    first.release(first.claim(key), counts_as_interruption=True)
+    first.release(claim(first, key), counts_as_interruption=True)
     clock.now += KeyLimits().game_s / 2
     for server in (first, second):
         server.heartbeat()
@@ -364,7 +364,7 @@ def test_database_outage_does_not_count(
     store = open_store(worker="a")
     store.release_all()
     key = new_key(store, {2: 4})
-    store.release(store.claim(key), counts_as_interruption=True)
+    store.release(claim(store, key), counts_as_interruption=True)
 
     def away(db: Session) -> None:
         raise StoreUnavailableError("the database: away")
@@ -386,10 +386,10 @@ def test_database_outage_does_not_count(
 def test_restarted_server_releases_its_old_leases(open_store: Open) -> None:
     former, other = open_store(worker="a"), open_store(worker="b")
     key = new_key(former, {2: 4})
-    held, others = former.claim(key), other.claim(key)
+    held, others = claim(former, key), claim(other, key)
     again = open_store(worker="a")
     assert again.release_all() == 1
-    assert again.claim(key).game_id == held.game_id
+    assert claim(again, key).game_id == held.game_id
     write_moves(other, others, 0, [3])  # other leases are active
 
 
@@ -398,14 +398,14 @@ def test_games_of_dead_server_go_to_others(open_store: Open, clock: Clock) -> No
     key = new_key(gone, {2: 4})
     for server in (gone, lives):
         server.release_all()
-    lost, kept = gone.claim(key), lives.claim(key)
+    lost, kept = claim(gone, key), claim(lives, key)
     write_moves(gone, lost, 0, [5])
     clock.now += 29
     lives.heartbeat()
-    assert lives.claim(key).game_id not in (lost.game_id, kept.game_id)
+    assert claim(lives, key).game_id not in (lost.game_id, kept.game_id)
     clock.now += 2
     lives.heartbeat()
-    again = lives.claim(key)
+    again = claim(lives, key)
     assert (again.game_id, again.moves) == (lost.game_id, (5,))
     with pytest.raises(StaleLeaseError):
         write_moves(gone, lost, 1, [6])
@@ -418,11 +418,11 @@ def test_lease_without_connection_expires(open_store: Open, clock: Clock) -> Non
     """A lease whose reply was lost with the database, or an end that did not reach it."""
     store = open_store(worker="a")
     key = new_key(store, {2: 4})
-    lost, held = store.claim(key), store.claim(key)
+    lost, held = claim(store, key), claim(store, key)
     store._own_leases.discard((lost.game_id, lost.lease_id))
     clock.now += 31
     store.heartbeat()
-    assert store.claim(key).game_id == lost.game_id
+    assert claim(store, key).game_id == lost.game_id
     assert sum(row.interruptions for row in store.rows(key)) == 0  # not the player's fault
     write_moves(store, held, 0, [3])
 
@@ -453,7 +453,7 @@ def test_first_schema_is_migrated(tmp_path: Path) -> None:
     store = Store(path)
     agree(store, PROXIES)
     key = new_key(store, {2: 4})
-    lease = store.claim(key)
+    lease = claim(store, key)
     write_moves(store, lease, 0, [3])
     store.close()
     old = sqlite3.connect(path, isolation_level=None)
@@ -475,7 +475,7 @@ def test_first_schema_is_migrated(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="were started with 2 proxies, got 3"):
         agree(again, {2: ("a", "b", "c")})
     agree(again, PROXIES)
-    resumed = again.claim(key)
+    resumed = claim(again, key)
     assert (resumed.game_id, resumed.deck, resumed.moves) == (lease.game_id, lease.deck, (3,))
     again.close()
     kept = sqlite3.connect(tmp_path / "challenge.sqlite.schema-1")
@@ -528,10 +528,10 @@ def test_store_reconnects_after_database_outage(postgres: Cluster, tmp_path: Pat
     store = Store(postgres.new(), secret=tmp_path / "challenge.secret")
     agree(store, PROXIES)
     key = new_key(store, {2: 4})
-    lease = store.claim(key)
+    lease = claim(store, key)
     write_moves(store, lease, 0, [3])
     with postgres.away():
-        for ask in (lambda: store.claim(key), lambda: store.rows(key), store.heartbeat):
+        for ask in (lambda: claim(store, key), lambda: store.rows(key), store.heartbeat):
             with pytest.raises(StoreUnavailableError, match="the database: "):
                 ask()
         store.release(lease, counts_as_interruption=True)  # no error: `heartbeat` does it later
@@ -545,7 +545,7 @@ def test_dropped_database_connections_are_replaced(postgres: Cluster, tmp_path: 
     key = new_key(store, {2: 4})
     with postgres.away():
         pass
-    assert store.claim(key).moves == ()
+    assert claim(store, key).moves == ()
     store.close()
 
 
@@ -553,8 +553,7 @@ CLAIMS = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from hanabi_rl.people.serve.lifecycle import RefusedError
-from hanabi_rl.people.serve.grants import KeyLimits
+from hanabi_rl.people.serve.grants import GameLease, KeyLimits
 from hanabi_rl.people.serve.proxies import Proxy
 from hanabi_rl.people.serve.store import Store
 
@@ -567,10 +566,9 @@ def claim(_):
     store.fix_proxies({2: [Proxy("a", "a"), Proxy("b", "b")]})
     key, got = store.key(text), []
     for _ in range(claims // threads):
-        try:
-            got.append(store.claim(key).game_id)
-        except RefusedError:
-            pass
+        (claimed,) = store.claim_all([key])
+        if isinstance(claimed, GameLease):
+            got.append(claimed.game_id)
     store.close()
     return got
 
@@ -621,7 +619,7 @@ def test_threads_share_one_store(store: Store) -> None:
 
     def play_some(_: int) -> None:
         for _ in range(10):
-            lease = store.claim(key)
+            lease = claim(store, key)
             for turn in range(5):
                 write_moves(store, lease, turn, [turn])
             write_moves(store, lease, 5, [5], (3, 3))
