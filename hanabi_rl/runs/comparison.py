@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval
+from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval, score_bounds
 from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Part, text_rows
 from hanabi_rl.runs.found_runs import (
@@ -127,8 +127,8 @@ def group_score(group: SeedGroup, names: Sequence[str]) -> GroupScore | None:
         means = [mean for mean, _ in known]
         if len(known) > 1:
             max_score = group.runs[0].max_score
-            ends = (-np.inf, np.inf) if max_score is None else (0, max_score)
-            interval = mean_interval(np.array(means), min_value=ends[0], max_value=ends[1])
+            low, high = score_bounds(max_score)
+            interval = mean_interval(np.array(means), min_value=low, max_value=high)
             return GroupScore(means, interval)
         low, high = known[0][1] or (np.nan, np.nan)
         return GroupScore(means, Interval(means[0], low, high, np.nan))

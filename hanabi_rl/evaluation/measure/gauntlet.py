@@ -16,7 +16,7 @@ import numpy as np
 from hanabi_rl.agents.loading import is_bundled_for, load_policy, parse_name, strip_options
 from hanabi_rl.evaluation.measure.cells import CellKey
 from hanabi_rl.evaluation.measure.crossplay import evaluate_with_partners
-from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval
+from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval, score_bounds
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.storage.files import canonical_json, read_json, write_bytes
 from hanabi_rl.storage.program_cache import package_hash
@@ -103,13 +103,17 @@ class PartnerResult:
     @property
     def mean(self) -> Interval:
         """Mean score, over series (averaged over seats first)."""
-        return mean_interval(self.scores.mean(axis=(0, 2)), min_value=0, max_value=self.max_score)
+        return self.interval(self.scores.mean(axis=(0, 2)))
 
     @property
     def by_game(self) -> list[Interval]:
         """Mean score of each game of the series, first to K-th."""
-        by_game = self.scores.mean(axis=0).T
-        return [mean_interval(scores, min_value=0, max_value=self.max_score) for scores in by_game]
+        return [self.interval(scores) for scores in self.scores.mean(axis=0).T]
+
+    def interval(self, scores: np.ndarray) -> Interval:
+        """Mean of `scores` float[S], one per series, clipped to the possible scores."""
+        low, high = score_bounds(self.partner.policy.rules.max_score)
+        return mean_interval(scores, min_value=low, max_value=high)
 
     @property
     def max_score(self) -> float:
@@ -121,10 +125,7 @@ class PartnerResult:
         """Mean score by seat of the agent; None if seats are alike."""
         if self.partner.policy.rules.seats_alike:
             return None
-        return [
-            mean_interval(of.mean(axis=1), min_value=0, max_value=self.max_score)
-            for of in self.scores
-        ]
+        return [self.interval(of.mean(axis=1)) for of in self.scores]
 
     @property
     def zero_rate(self) -> float:
@@ -150,7 +151,7 @@ class GauntletResult:
         """Mean over the partners of a family, optionally only those seen (True) or unseen (False)
         in training; None without partners. Partners share decks: the interval is over series."""
         scores = self._family_scores(name, seen_in_training)
-        return None if scores is None else self._interval(scores)
+        return None if scores is None else self.self_play.interval(scores)
 
     def _family_scores(self, name: str, seen_in_training: bool | None) -> np.ndarray | None:
         """Mean over the partners of a family by series, float[S]; None without partners."""
@@ -160,9 +161,6 @@ class GauntletResult:
             if b.partner.family == name and seen_in_training in (None, b.seen_in_training)
         ]
         return np.mean(scores, axis=0) if scores else None
-
-    def _interval(self, scores: np.ndarray) -> Interval:
-        return mean_interval(scores, min_value=0, max_value=self.self_play.max_score)
 
     def families(self, seen_in_training: bool | None = None) -> dict[str, Interval]:
         """`family` of each family with such partners, in the order of the list."""
@@ -175,7 +173,7 @@ class GauntletResult:
         names = dict.fromkeys(b.partner.family for b in self.partner_results)
         found = [self._family_scores(name, seen_in_training) for name in names]
         by_series = [scores for scores in found if scores is not None]
-        return self._interval(np.mean(by_series, axis=0)) if by_series else None
+        return self.self_play.interval(np.mean(by_series, axis=0)) if by_series else None
 
     def worst_family(self, seen_in_training: bool | None = None) -> tuple[str, Interval] | None:
         """Name and mean of the family with the lowest mean; None without families."""

@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hanabi_rl.evaluation.measure.intervals import Interval, jackknife_interval, mean_interval
+from hanabi_rl.evaluation.measure.intervals import (
+    Interval,
+    jackknife_interval,
+    mean_interval,
+    score_bounds,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +61,7 @@ def group_matrix(
 ) -> GroupedMatrix:
     """Group the matrix `means` float[A, A] of agents with `labels` and `groups`, [A] each.
     Intervals are clipped to [0, `max_score`]; None: a game without bounds."""
-    low, high = (-np.inf, np.inf) if max_score is None else (0, max_score)
+    low, high = score_bounds(max_score)
     names = tuple(dict.fromkeys(groups))
     members = {name: [i for i, group in enumerate(groups) if group == name] for name in names}
     summaries = []

@@ -95,6 +95,11 @@ def mean_interval(
     return t_interval(mean, error, count - 1, level).within(min_value, max_value)
 
 
+def score_bounds(max_score: float | None) -> tuple[float, float]:
+    """Lowest and highest possible score of a game; `max_score` None: a game without bounds."""
+    return (-np.inf, np.inf) if max_score is None else (0, max_score)
+
+
 def t_interval(estimate: float, std_error: float, freedom: int, level: float = 0.95) -> Interval:
     """Student's t interval of an estimate; `freedom` >= 1: degrees of freedom."""
     from scipy.special import stdtrit  # lazy import: web workers show standings without SciPy

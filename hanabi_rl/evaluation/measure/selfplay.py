@@ -9,7 +9,7 @@ import numpy as np
 
 from hanabi_rl.data.formats.hanab_live import replay_link
 from hanabi_rl.data.games import Games
-from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval
+from hanabi_rl.evaluation.measure.intervals import Interval, mean_interval, score_bounds
 from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.play.decks import Purpose, evaluation_decks
@@ -33,7 +33,7 @@ class ScoreSummary:
     median: float
     zero_rate: float
     perfect_rate: float | None  # None: the game has no maximum score
-    minimum: int
+    minimum: float
     num_games: int
 
     @property
@@ -51,14 +51,14 @@ def training_metrics(summary: ScoreSummary) -> dict[str, float]:
 def summarise(scores: np.ndarray, points: np.ndarray, max_score: float | None) -> ScoreSummary:
     """Summarise `scores` and `points`, [S, N]: S seatings of the same N decks; `max_score` None: of
     a game without bounds."""
-    low, high = (-np.inf, np.inf) if max_score is None else (0, max_score)
+    low, high = score_bounds(max_score)
     return ScoreSummary(
         mean=mean_interval(scores.mean(axis=0), min_value=low, max_value=high),
         points=mean_interval(points.mean(axis=0), min_value=low, max_value=high),
         median=float(np.median(scores)),
         zero_rate=float((scores == 0).mean()),
         perfect_rate=None if max_score is None else float((scores == max_score).mean()),
-        minimum=int(scores.min()),
+        minimum=scores.min().item(),
         num_games=int(scores.size),
     )
 

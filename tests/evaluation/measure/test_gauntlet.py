@@ -7,6 +7,7 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 from support.games import LENIENT
 from support.policies import network_policy
 from support.tables import text_of
+from support.tiny_games import Dice
 
 from hanabi_rl.agents.loading import load_agents, load_policy
 from hanabi_rl.agents.policy_folder import checkpoint_policy, save_policy
@@ -250,6 +252,18 @@ def test_seats_of_overcooked_are_apart(capsys: pytest.CaptureFixture[str]) -> No
     assert by_name[added]["by_seat"] == pytest.approx(seats)
     assert by_name[added]["mean"] == pytest.approx(np.mean(seats))
     assert found["families"]["mine"]["mean"] == pytest.approx(np.mean(seats))
+
+
+def test_intervals_of_negative_scores() -> None:
+    """Of a game without bounds; three series of one game."""
+    policy: Any = SimpleNamespace(rules=Dice())
+    found = PartnerResult(
+        GauntletPartner("a", "x", policy), False, np.array([[[-20.0], [-25.0], [-15.0]]])
+    )
+    whole = GauntletResult("agent", found, [found])
+    reach = 4.302653 * 5 / np.sqrt(3)  # Student's t, two degrees of freedom
+    for interval in (found.mean, *found.by_game, *found.by_seat, whole.family("x")):
+        assert interval.bounds == pytest.approx([-20 - reach, -20 + reach])
 
 
 def test_options_of_added_agents_may_have_commas() -> None:

@@ -102,6 +102,11 @@ def test_search_plays_series_with_progress(monkeypatch, capsys):
     assert "games: 18/18 games" in capsys.readouterr().err
 
 
+def test_worst_score_of_other_games_is_not_rounded():
+    scores = np.array([[-23.7, -3.0]])
+    assert summarise(scores, scores, None).minimum == -23.7
+
+
 def test_single_agent_plays_every_seat():
     single, others = network_policy(LENIENT_3P, 1), network_policy(LENIENT_3P, 2)
     result = evaluate_pair(single, others, GAMES, seed=3)
