@@ -122,6 +122,9 @@ class Trainer:
         self.state, self.actors = parallel.replicate(state), parallel.shard(actors)
         if self.done == 0 and 0 in plan.evaluate_at:
             self.log(learner.summary(0, {}, measured := self.evaluate()), measured)
+        selected = any(self.host_state[rule.key] is not None for rule in plan.selections)
+        if self.done >= plan.total and not selected:
+            self.evaluate()  # resumed with a lower total, before the first evaluation
         for number in range(self.done + 1, plan.total + 1):
             self.state, self.actors, metrics = learner.update(self.state, self.actors)
             metrics, last = parallel.fetch(metrics), number == plan.total

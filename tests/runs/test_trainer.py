@@ -1,5 +1,6 @@
 """Trainer of a learner of a few lines: checkpoints, resuming, signals, selection."""
 
+import dataclasses
 import os
 import signal
 from collections.abc import Mapping
@@ -81,6 +82,21 @@ def test_signal_saves_and_resume_continues(tmp_path: Path, stop_after: int) -> N
     assert lines == [(0, 0.0), (2, 2.0), (4, 4.0)]
     policy = load_policy(tmp_path / "policy")
     assert isinstance(policy, NetworkPolicy) and (policy.info.steps, policy.info.score) == (4, 4.0)
+
+
+def test_lower_total_before_the_first_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The restored policy is the result: the run is over and has no other."""
+    with pytest.raises(RunStopped):
+        train(tmp_path, stop_after=1)
+    monkeypatch.setitem(globals(), "SCHEDULE", dataclasses.replace(SCHEDULE, total=1))
+    assert train(tmp_path) == 0
+    policy = load_policy(tmp_path / "policy")
+    assert isinstance(policy, NetworkPolicy) and (policy.info.steps, policy.info.score) == (1, 1.0)
+    monkeypatch.undo()
+    assert train(tmp_path) == 2
+    assert load_policy(tmp_path / "policy").info.steps == 4  # type: ignore[attr-defined]
 
 
 def stop_at(*steps: int) -> tuple[list[TrainingEvaluation], Any]:
