@@ -224,7 +224,7 @@ def report(config: BCConfig, run_dir: Path, validation: Any) -> dict[str, Any]:
         "preset": config.preset,
         "eval_games": config.report_games,
     }
-    rows = []
+    rows, links = [], list[str]()
     measured: dict[str, tuple[SelfPlayResult, Prediction]] = {}
     for folder, name in KEPT_POLICIES.items():
         if folder == BEST_LOSS and not (run_dir / folder).exists():
@@ -238,6 +238,8 @@ def report(config: BCConfig, run_dir: Path, validation: Any) -> dict[str, Any]:
             )
         played, read = measured[identity]
         rows.append((name, played.summary))
+        if folder == BEST_POLICY:
+            links = link_lines(played)
         prefix = folder.replace("-", "_")
         summary |= {
             f"{prefix}_selfplay_{key}": value for key, value in summary_dict(played.summary).items()
@@ -254,10 +256,10 @@ def report(config: BCConfig, run_dir: Path, validation: Any) -> dict[str, Any]:
             f"{read.cross_entropy_per_timestep():.3f} per timestep"
         )
     print(score_table(rows))
-    print("\n".join(link_lines(played)))
-    summary["min_val_loss"] = min(
-        line["val_loss"] for line in read_metrics(run_dir / "metrics.jsonl")
-    )
+    print("\n".join(links))
+    losses = [line["val_loss"] for line in read_metrics(run_dir / "metrics.jsonl")]
+    # null: not finite
+    summary["min_val_loss"] = min((loss for loss in losses if loss is not None), default=None)
     summary["run_dir"] = str(run_dir)
     write_summary(run_dir, summary)
     return summary

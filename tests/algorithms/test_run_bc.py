@@ -149,6 +149,26 @@ def test_finished_run_is_not_repeated(bc_run: Any, bc_config: Any, tmp_path: Pat
     assert read_lines(folder) == before and (folder / "summary.json").exists()
 
 
+def test_report_links_games_of_best_selfplay(
+    training: BCTrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three policies; losses that are not finite are null in the metrics."""
+    for number, name in enumerate(bc.KEPT_POLICIES):
+        save_policy(
+            tmp_path / name, network_policy(TINY, number), algorithm="bc", steps=1, score=None
+        )
+    linked: list[Any] = []
+    monkeypatch.setattr(bc, "link_lines", lambda played: linked.append(played) or [])
+    config = BCConfig(**(vars(training) | {"report_games": 8}))
+    validation = load_games(training.val[0])
+    for losses, expected in (([None, 1.5, 2.0], 1.5), ([None], None)):
+        lines = [{"val_loss": loss} for loss in losses]
+        monkeypatch.setattr(bc, "read_metrics", lambda _, lines=lines: lines)
+        assert bc.report(config, tmp_path, validation)["min_val_loss"] == expected
+    best = bc.clone_selfplay(network_policy(TINY, 0), 8, config.seed)
+    assert linked == [best, best]
+
+
 def test_resume_rejects_other_games(
     bc_run: Any, bc_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
