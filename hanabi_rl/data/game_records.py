@@ -34,7 +34,7 @@ class GameRecords:
     starts: PyTree
     """[N]: first states."""
     actions: np.ndarray
-    """uint8[N, T, P]; any action after the end of a game."""
+    """uint8 or uint16 [N, T, P]; any action after the end of a game."""
     lengths: np.ndarray
     """int32[N]: steps of each game."""
     groups: np.ndarray
@@ -58,6 +58,11 @@ class GameRecords:
         """bool[N, T, P]: decisions that are cloned and predicted, those of acting players."""
         played = self.is_played[:, :, None] & self.read(_acting).swapaxes(0, 1)
         return played if self.human_seats is None else played & self.human_seats[:, None]
+
+    @functools.cached_property
+    def num_legal(self) -> np.ndarray:
+        """int32[N, T, P]: number of legal actions."""
+        return np.asarray(self.read(_num_legal)).swapaxes(0, 1)
 
     @property
     def seat_timesteps(self) -> np.ndarray:
@@ -117,6 +122,11 @@ def _state(rules: Game, state: PyTree, action: jax.Array) -> PyTree:
 def _acting(rules: Game, state: PyTree, action: jax.Array) -> jax.Array:
     del action
     return rules.acting(state)
+
+
+def _num_legal(rules: Game, state: PyTree, action: jax.Array) -> jax.Array:
+    del action
+    return rules.legal(state).sum(axis=-1)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -61,6 +61,17 @@ class Dice(Game):
         return state.replace(luck=None)
 
 
+@dataclasses.dataclass(frozen=True)
+class ManyActions(Dice):
+    """More actions than a byte can number, of which five are legal: 59, 119, ... 299."""
+
+    name: Literal["many-actions"] = "many-actions"  # type: ignore[assignment]
+    num_actions: ClassVar[int] = 300
+
+    def legal(self, state: Any) -> jax.Array:
+        return jnp.broadcast_to(jnp.arange(300) % 60 == 59, (*state.values.shape, 300))
+
+
 class SignalState(flax.struct.PyTreeNode):
     symbol: jax.Array  # int32 [N, 2]
     signal: jax.Array  # int32 [N, 2]

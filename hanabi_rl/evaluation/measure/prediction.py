@@ -15,14 +15,15 @@ from hanabi_rl.evaluation.measure.chunks import in_chunks, join_chunks
 from hanabi_rl.evaluation.measure.intervals import group_sums, interval_dict
 from hanabi_rl.evaluation.measure.ratio import Ratio
 from hanabi_rl.evaluation.measure.record_prediction import (
+    RULED_OUT,
     kl_along_play,
     prediction_sums,
     record_logits,
+    rules_out,
 )
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.replay import Trajectory, replay
 from hanabi_rl.games.hanabi.rules import Rules
-from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.play.decks import evaluation_decks
 from hanabi_rl.play.episodes import play_games, step_seats
 from hanabi_rl.storage.jax_settings import with_fixed_settings
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from hanabi_rl.data.games import Games
 
 _CHUNK = 256  # games per chunk
-_RULED_OUT = -ILLEGAL_LOGIT / 2
-"""Minimum nats of a legal move that a policy treats as illegal (`?safe`, `?gullible`)."""
 
 
 class Prediction(NamedTuple):
@@ -177,7 +176,7 @@ def predict_decisions(policy: Policy, games: Games, chunk_size: int = _CHUNK) ->
     return Decisions(
         action=games.actions,
         guess=guess,
-        nll=np.where(nll >= _RULED_OUT, np.inf, nll).astype(np.float64),
+        nll=np.where(nll >= RULED_OUT, np.inf, nll).astype(np.float64),
         counted=played & seats[:, np.arange(num_turns) % players],
         seat_timesteps=games.num_actions.astype(np.int64) * seats.sum(axis=1),
         rank=rank,
@@ -315,9 +314,7 @@ def _guesses(logits: jax.Array, actions: jax.Array) -> tuple[jax.Array, jax.Arra
 @jax.jit
 def _rules_out(reference: jax.Array, policy: jax.Array, valid: jax.Array) -> jax.Array:
     """Games bool[n] in which the policy rules out a possible move of the reference."""
-    may = jax.nn.softmax(reference, axis=-1) > 0
-    never = jax.nn.log_softmax(policy, axis=-1) <= -_RULED_OUT
-    return jnp.any(jnp.any(may & never, axis=-1) & valid, axis=1)
+    return jnp.any(rules_out(reference, policy) & valid, axis=1)
 
 
 @jax.jit

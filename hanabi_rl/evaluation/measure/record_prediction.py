@@ -14,6 +14,7 @@ from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.evaluation.measure.intervals import group_sums
 from hanabi_rl.evaluation.measure.ratio import Ratio, ratios_dict
 from hanabi_rl.games.game import step_words
+from hanabi_rl.nn.networks import ILLEGAL_LOGIT
 from hanabi_rl.play.game_episodes import play_episodes, records_of
 from hanabi_rl.storage.jax_settings import with_fixed_settings
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 64
 """Games at once."""
+RULED_OUT = -ILLEGAL_LOGIT / 2
+"""Minimum nats of a legal move that a policy treats as illegal (`?safe`, `?gullible`)."""
 
 
 @with_fixed_settings
@@ -68,7 +71,7 @@ def prediction_sums(
     logits: np.ndarray, records: GameRecords, where: np.ndarray | None = None
 ) -> tuple[np.ndarray, ...]:
     """Sums of each group of players, [G]: correct predictions, nats, decisions, and decisions among
-    the 10% and the 20% most likely actions.
+    the 10% and the 20% most likely legal actions. Nats are infinite if an action is ruled out.
 
     Args:
         logits: float[N, T, P, A], as of `record_logits`; read at the decisions that count.
@@ -85,6 +88,7 @@ def prediction_sums(
     actions = records.actions.astype(np.int64)
     chosen = np.take_along_axis(logits, actions[..., None], axis=-1)
     nats = log_sum - chosen[..., 0]
+    nats = np.where(nats >= RULED_OUT, np.inf, nats)
     ties = (logits == chosen) & (np.arange(logits.shape[-1]) < actions[..., None])
     before = ((logits > chosen) | ties).sum(axis=-1)  # as in `Prediction.top_10_accuracy`
     correct = counted & (logits.argmax(axis=-1) == actions)
@@ -92,7 +96,7 @@ def prediction_sums(
     def total(values: np.ndarray) -> np.ndarray:
         return group_sums(values.sum(axis=(1, 2)), records.groups)
 
-    top = [counted & (before < part * logits.shape[-1]) for part in (0.1, 0.2)]
+    top = [counted & (100 * before < percent * records.num_legal) for percent in (10, 20)]
     counts = [total(which.astype(np.float64)) for which in (correct, *top)]
     return counts[0], total(np.where(counted, nats, 0.0)), total(counted), *counts[1:]
 
@@ -150,11 +154,19 @@ def _slice(logits: np.ndarray, records: GameRecords, mask: np.ndarray) -> dict[s
     return {"decisions": int(decisions.sum()), **of}
 
 
+@jax.jit
+def rules_out(reference: jax.Array, policy: jax.Array) -> jax.Array:
+    """True where the policy rules out a possible move of the reference; logits [..., A]."""
+    may = jax.nn.softmax(reference, axis=-1) > 0
+    never = jax.nn.log_softmax(policy, axis=-1) <= -RULED_OUT
+    return jnp.any(may & never, axis=-1)
+
+
 def kl_along_play(
     reference: Policy, policy: Policy, num_games: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """KL(reference || policy) along sampled self-play games of `policy`: nats float64[N], decisions
-    of acting players and seat-timesteps int64[N]."""
+    """KL(reference || policy) along sampled self-play games of `policy`: nats float64[N], as in
+    `Divergence`, decisions of acting players and seat-timesteps int64[N]."""
     rules = policy.rules
     from hanabi_rl.learning.losses import kl_to_reference  # imports distrax, half a second
 
@@ -163,6 +175,7 @@ def kl_along_play(
     records = records_of(rules, played)
     expected, got = (jnp.asarray(record_logits(of, records)) for of in (reference, policy))
     kl = np.asarray(kl_to_reference(expected, got), np.float64)
+    kl = np.where(rules_out(expected, got), np.inf, kl)
     counted = records.is_counted
     nats = np.where(counted, kl, 0).sum(axis=(1, 2))
     return nats, counted.sum(axis=(1, 2)), records.seat_timesteps

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.overcooked import recorded_games
-from support.tiny_games import Dice
+from support.tiny_games import Dice, ManyActions
 
 from hanabi_rl.data.game_records import GameRecords, load_game_records
 from hanabi_rl.evaluation.measure import record_prediction
@@ -119,7 +119,7 @@ def test_kl_along_play() -> None:
 
 @flax.struct.dataclass
 class Fixed:
-    """The same logits in every position of `Dice`."""
+    """The same logits in every position."""
 
     logits: jax.Array
     rules: Any = flax.struct.field(pytree_node=False)
@@ -129,7 +129,7 @@ class Fixed:
 
     def step(self, carry: Any, obs: Any, legal: Any, reset: Any, key: Any = None) -> Any:
         del legal, reset, key
-        return carry, jnp.broadcast_to(self.logits, (len(obs), 4))
+        return carry, jnp.broadcast_to(self.logits, (len(obs), len(self.logits)))
 
 
 def test_only_acting_players_count() -> None:
@@ -151,3 +151,24 @@ def test_only_acting_players_count() -> None:
     np.testing.assert_array_equal(found.decisions, decisions)
     np.testing.assert_array_equal(found.seat_timesteps, 3 * played.lengths)
     assert found.cross_entropy().mean == pytest.approx(np.log(4))
+
+
+def test_top_shares_are_of_legal_actions_and_excluded_ones_infinite() -> None:
+    """Five of 300 actions are legal; the policy plays the last, which others rank fourth or rule
+    out, as wrappers do."""
+    rules, legal = ManyActions(), [59, 119, 179, 239, 299]
+
+    def fixed(*logits: float) -> Any:
+        return Fixed(jnp.full(300, -1e10).at[jnp.array(legal)].set(jnp.array(logits)), rules)
+
+    never, last, fourth = -1e10, fixed(0, 0, 0, 0, 50), fixed(4, 3, 2, 0, 1)
+    records = records_of(rules, play_episodes((last,) * 3, 4))
+    found = predict(fourth, records)
+    assert found.decisions.sum() > 0 and not (found.top_10.any() or found.top_20.any())
+    first = predict(last, records)
+    np.testing.assert_array_equal(first.top_10, first.decisions)
+    assert np.isfinite(found.nll).all()
+    assert (predict(fixed(4, 3, 2, 0, never), records).nll == np.inf).all()
+    short = fixed(0, 0, 0, 0, never)
+    assert (kl_between(fourth, short, 4).kl == np.inf).all()
+    assert np.isfinite(kl_between(short, fourth, 4).kl).all()
