@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hanabi_rl.agents.python_agent import as_pytrees
 from hanabi_rl.data.game_records import GameRecords
 from hanabi_rl.games.batching import select_games
 from hanabi_rl.games.game import step_words
@@ -33,7 +34,7 @@ class Episodes(NamedTuple):
     lengths: np.ndarray
     """int32[N]: steps of each game."""
     actions: np.ndarray
-    """uint8[N, T, P], by seat; 0 after the end."""
+    """uint8[N, T, P], by seat, uint16 for games of over 256 actions; 0 after the end."""
     starts: Any
     """[N]: first states."""
     keys: np.ndarray
@@ -77,13 +78,16 @@ def play_episodes(
             that is not a permutation, or a policy that returns NaN.
     """
     rules = policies[0].rules
-    check_lineup(tuple(policies), rules)
+    policies = as_pytrees(policies, rules)
+    check_lineup(policies, rules)
     seats = tuple(range(rules.num_players)) if seating is None else tuple(map(int, seating))
     if sorted(seats) != list(range(rules.num_players)):
         raise ValueError(f"expected a permutation of {rules.num_players} seats, got {seats}")
     if num_games < 1:
         raise ValueError(f"expected at least one game, got num_games={num_games}")
-    distinct, positions = group_identical(tuple(policies))
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size: expected at least 1, got {chunk_size}")
+    distinct, positions = group_identical(policies)
     held = tuple(np.array([seats[i] for i in group], np.int32) for group in positions)
     key = jnp.asarray([get_args(Purpose).index(purpose) + 1, seed % 2**32], jnp.uint32)
     size, parts = min(chunk_size, num_games), []
@@ -118,8 +122,8 @@ def _play(
     rules: Any,
     steps: int,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, Any, jax.Array]:
-    """Scores [n], lengths int32 [n], actions uint8 [T, n, P], bool [n], True after NaN, first
-    states [n], and each game's random words uint32 [n, 2].
+    """Scores [n], lengths int32 [n], actions [T, n, P], bool [n], True after NaN, first states
+    [n], and each game's random words uint32 [n, 2].
 
     `held[g]` int32[S] are the seats of policy g, whose rows are ordered seat by seat; all seatings
     share one compiled function. Streams of a game: 0 starts it; 3 t + 1, 3 t + 2 and 3 t + 3 are
@@ -159,7 +163,7 @@ def _play(
             total,
             jnp.where(ended, rules.score(state_after, total), final),
             jnp.where(ended, t + 1, lengths),
-            actions.at[t].set(jnp.where(playing[:, None], chosen, 0).astype(jnp.uint8)),
+            actions.at[t].set(jnp.where(playing[:, None], chosen, 0).astype(actions.dtype)),
             is_nan | (playing & jnp.isnan(logits).any(axis=(1, 2))),
         )
 
@@ -178,7 +182,7 @@ def _play(
             zeros,
             zeros,
             zeros.astype(jnp.int32),
-            jnp.zeros((steps, num_games, players), jnp.uint8),
+            jnp.zeros((steps, num_games, players), np.min_scalar_type(num_actions - 1)),
             zeros.astype(bool),
         ),
     )

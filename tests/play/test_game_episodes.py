@@ -8,9 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.tiny_games import Dice
+from support.tiny_games import Dice, ManyActions
 
-from hanabi_rl.evaluation.measure.crossplay import evaluate_lineup, evaluate_pair
+from hanabi_rl.agents.python_agent import as_policy
+from hanabi_rl.evaluation.measure.crossplay import (
+    evaluate_lineup,
+    evaluate_pair,
+    evaluate_with_partners,
+)
 from hanabi_rl.evaluation.measure.record_prediction import record_logits
 from hanabi_rl.games.overcooked import Overcooked
 from hanabi_rl.play.game_episodes import play_episodes, records_of
@@ -121,12 +126,41 @@ def test_errors() -> None:
         play_episodes((good, policy(0, np.nan), policy(1)), 40)
     with pytest.raises(ValueError, match="at least one game, got num_games=0"):
         play_episodes((good,) * 3, 0)
+    with pytest.raises(ValueError, match="chunk_size: expected at least 1, got 0"):
+        play_episodes((good,) * 3, 4, chunk_size=0)
     with pytest.raises(ValueError, match="permutation of 3 seats"):
         play_episodes((good,) * 3, 4, seating=(0, 1, 1))
     with pytest.raises(ValueError, match="3"):
         play_episodes((good,) * 2, 4)
     with pytest.raises(ValueError, match="horizon 5"):
         play_episodes((good, good, policy(0, game=Dice(horizon=5))), 4)
+
+
+class Always:
+    """A policy of `rules` that is no pytree: always the same action."""
+
+    def __init__(self, rules: Any, action: int) -> None:
+        self.rules, self.action = rules, action
+
+    def init_carry(self, batch: int) -> Any:
+        return jnp.zeros(batch)
+
+    def step(self, carry: Any, obs: Any, legal: Any, reset: Any, key: Any = None) -> Any:
+        wanted = jnp.full(len(obs), self.action)
+        return carry, 50 * jax.nn.one_hot(wanted, self.rules.num_actions)
+
+
+def test_actions_above_255_are_recorded() -> None:
+    played = play_episodes((as_policy(Always(ManyActions(), 299)),) * 3, 4)
+    assert played.actions.dtype == np.uint16
+    for actions, length in zip(played.actions, played.lengths, strict=True):
+        assert (actions[:length] == 299).all() and (actions[length:] == 0).all()
+
+
+def test_plain_policies_play() -> None:
+    plain = Always(Dice(), 0)
+    played = play_episodes((plain, policy(0), plain), 4)
+    assert (played.actions[:, :, [0, 2]] == 0).all() and played.actions[:, :, 1].any()
 
 
 def test_lineups_average_their_seatings() -> None:
@@ -139,6 +173,16 @@ def test_lineups_average_their_seatings() -> None:
     )
     pair = evaluate_pair(policy(0), policy(1), 40, seed=2)
     assert len(pair.seatings) == 3 and pair.summary.num_games == 120
+
+
+def test_agent_at_each_seat_with_copies_of_partners() -> None:
+    """As its own partner too, where every seat has the same games."""
+    agent, partner = policy(0), policy(1)
+    (others, own), _ = evaluate_with_partners(agent, [partner, agent], 40, seed=2)
+    for seat, seating in enumerate([(0, 1, 2), (1, 2, 0), (2, 0, 1)]):
+        played = play_episodes((agent, partner, partner), 40, 2, seating=seating)
+        np.testing.assert_array_equal(others[seat], played.scores)
+    np.testing.assert_array_equal(own, [play_episodes((agent,) * 3, 40, 2).scores] * 3)
 
 
 def test_records_replay_games_of_chance() -> None:
