@@ -123,7 +123,10 @@ def evaluate_with_partners(
             raise ValueError(
                 f"--series, games_per_series: expected 1 in {rules.name}, got {games_per_series}"
             )
-        scores = np.stack([_scores_by_seat(agent, p, num_games, seed, purpose) for p in partners])
+        pairs = [evaluate_pair(agent, p, num_games, seed, purpose=purpose) for p in partners]
+        by_seat = [np.stack([games.scores for games in pair.records]) for pair in pairs]
+        # the agent as its own partner has one seating
+        scores = np.stack([np.broadcast_to(of_pair, (players, num_games)) for of_pair in by_seat])
         return scores, scores
     decks = evaluation_decks(rules, num_games, seed, purpose)
     # whole series; the surplus of the last is dropped
@@ -150,19 +153,6 @@ def evaluate_with_partners(
 
     scores, points = np.stack([play_with(partner) for partner in partners], axis=1)
     return scores, points
-
-
-def _scores_by_seat(
-    agent: Policy, partner: Policy, num_games: int, seed: int, purpose: Purpose
-) -> np.ndarray:
-    """Scores [P, N] of N games with the agent at each seat and copies of the partner elsewhere."""
-    players = agent.rules.num_players
-    lineup = (agent, *(partner,) * (players - 1))
-    played = [
-        play_episodes(lineup, num_games, seed, seating=seating, purpose=purpose)
-        for seating in ([*range(seat, players), *range(seat)] for seat in range(players))
-    ]
-    return np.stack([games.scores for games in played])
 
 
 def summary_of(records: Sequence[Games], max_score: int) -> ScoreSummary:
