@@ -120,11 +120,7 @@ class Trainer:
             whole = self.restored.state
             state, actors = (whole, None) if actors is None else whole
         self.state, self.actors = parallel.replicate(state), parallel.shard(actors)
-        if self.done == 0 and 0 in plan.evaluate_at:
-            self.log(learner.summary(0, {}, measured := self.evaluate()), measured)
-        selected = any(self.host_state[rule.key] is not None for rule in plan.selections)
-        if self.done >= plan.total and not selected:
-            self.evaluate()  # resumed with a lower total, before the first evaluation
+        self.evaluate_start()
         for number in range(self.done + 1, plan.total + 1):
             self.state, self.actors, metrics = learner.update(self.state, self.actors)
             metrics, last = parallel.fetch(metrics), number == plan.total
@@ -140,6 +136,15 @@ class Trainer:
                 if last:
                     break
                 self.raise_if_stopped()
+
+    def evaluate_start(self) -> None:
+        """Evaluate the initial policy if scheduled, and the restored one if the run was stopped
+        before its first evaluation and resumed with a lower total: it has no other policy."""
+        plan = self.schedule
+        if self.done == 0 and 0 in plan.evaluate_at:
+            self.log(self.learner.summary(0, {}, measured := self.evaluate()), measured)
+        if self.done >= plan.total and all(self.host_state[r.key] is None for r in plan.selections):
+            self.evaluate()
 
     def check_finite(self, terms: Mapping[str, Mapping[str, Any]]) -> None:
         """Raise `NotFiniteError` for a checked metric that is not finite."""
