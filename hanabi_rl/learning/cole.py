@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.partner_population import PartnerPopulation
@@ -73,12 +72,7 @@ class COLEPPO(PrioritizedPartnerPPO):
 
     def population(self, snapshots: PyTree) -> PartnerPopulation:
         """Snapshots with these stacked parameters, as partners; None: for carries only."""
-        policy = NetworkPolicy(
-            params=snapshots,
-            rules=self.env.rules,
-            network=self.network,
-            precision=self.config.precision,
-        )
+        policy = self.policy_of(snapshots)
         return PartnerPopulation(stacks=(policy,), stack_sizes=(self.num_env_groups,))
 
     def init(

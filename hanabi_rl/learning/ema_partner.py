@@ -14,7 +14,6 @@ import jax
 import optax
 
 from hanabi_rl.agents.noisy import EpsilonNoise
-from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.learning.losses import Metrics
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, RunnerState, TrainContext
@@ -40,13 +39,7 @@ class EMAPartnerPPO(PPO):
 
     def partner(self, params: PyTree) -> EpsilonNoise:
         """Noisy policy with these actor parameters, for the partner's seats."""
-        policy = NetworkPolicy(
-            params=params,
-            rules=self.env.rules,
-            network=self.network,
-            precision=self.config.precision,
-        )
-        return EpsilonNoise(policy, epsilon=self.epsilon)
+        return EpsilonNoise(self.policy_of(params), epsilon=self.epsilon)
 
     def init(
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None

@@ -41,10 +41,7 @@ class LearnerPair:
     def init(self, key: jax.Array) -> PerLearner:
         """Fresh parameters and games: `LearnerState` and `RunnerState` of both, not yet sharded."""
         keys = jax.random.split(key)
-        partner = NetworkPolicy(  # used only for its carry, which does not depend on parameters
-            params=None, rules=self.biased.env.rules, network=self.biased.network
-        )
-        context = TrainContext(partners=partner)
+        context = TrainContext(partners=self.biased.policy_of(None))  # for its carry only
         return PerLearner(self.biased.init(keys[0], context), self.response.init(keys[1], context))
 
     def compile_update(self) -> Callable[..., tuple[PerLearner, PerLearner, PerLearner]]:
@@ -75,9 +72,4 @@ class LearnerPair:
 
     def policy(self, learner: LearnerState) -> NetworkPolicy:
         """A learner's policy, as the other's partner."""
-        return NetworkPolicy(
-            params=learner.params["actor"],
-            rules=self.biased.env.rules,
-            network=self.biased.network,
-            precision=self.biased.config.precision,
-        )
+        return self.biased.policy_of(learner.params["actor"])

@@ -187,13 +187,7 @@ class PopulationPPO(BonusPPO):
 
     def members(self, params: PyTree) -> MemberLogits:
         """Policies with these stacked actor parameters; None: for carries only."""
-        policy = NetworkPolicy(
-            params=params,
-            rules=self.env.rules,
-            network=self.network,
-            precision=self.config.precision,
-        )
-        return MemberLogits(policy, self.size)
+        return MemberLogits(self.policy_of(params), self.size)
 
     def init(
         self, key: jax.Array, context: TrainContext = EMPTY_CONTEXT, actor: PyTree = None

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.games.game import Environment
 from hanabi_rl.games.registry import make_env
 from hanabi_rl.learning import losses, parallel
@@ -157,6 +158,15 @@ class RolloutLearner:
         # flat: one vector of all parameters instead of a small loop per leaf
         return optax.flatten(
             optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(lr, eps=1e-5))
+        )
+
+    def policy_of(self, actor: PyTree) -> NetworkPolicy:
+        """Policy with these actor parameters, in the run's precision; None: for carries only."""
+        return NetworkPolicy(
+            params=actor,
+            rules=self.env.rules,
+            network=self.network,
+            precision=self.config.precision,
         )
 
     def compile_update(self) -> Callable[..., tuple[LearnerState, RunnerState, losses.Metrics]]:
