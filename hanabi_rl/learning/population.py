@@ -208,7 +208,11 @@ class PopulationPPO(BonusPPO):
     def bonus_of(self, rollout: Rollout) -> jax.Array:
         """Bonus float32 [T, N] of the member that played the rollout."""
         assert rollout.reference_logits is not None, "members are the reference"
+        view, state = self.view, rollout.state
+        decides = jax.vmap(lambda seat: view.decides(state, seat), -1, -1)(view.seats(state))
         action = rollout.action[..., None, None]
         members = jax.nn.log_softmax(rollout.reference_logits)
         members = jnp.take_along_axis(members, action, axis=-1)[..., 0]
-        return self.bonus(members, rollout.log_prob, rollout.reset)
+        members = jnp.where(decides[..., None], members, 0.0)
+        own = jnp.where(decides, rollout.log_prob, 0.0)
+        return self.bonus(members, own, rollout.reset)

@@ -13,6 +13,7 @@ from support.compiled import ask
 from support.conventions import Conventions
 from support.four_devices import assert_four_devices_equal, state_of
 from support.games import TINY
+from support.tiny_games import Dice, DiceState
 
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.config import PPOConfig
@@ -268,11 +269,30 @@ def test_every_row_is_paid_the_bonus(rows: tuple[int, ...], monkeypatch: Any) ->
         log_prob=np.zeros((3, 2, 2)),
         reference_logits=np.zeros((3, 2, 2, 3, 4)),
         reset=np.ones((3, 2), bool),
+        state=SimpleNamespace(player=np.zeros((3, 2), np.int32)),
     )
     found = np.asarray(ppo.reward(rollout, jnp.zeros(())))
     assert found.shape == (3, 2, *rows)
     for row in found.reshape(3, 2, -1).transpose(2, 0, 1):
         np.testing.assert_allclose(row, 1 + 0.5 * np.arange(6).reshape(3, 2))
+
+
+def test_bonus_ignores_players_that_do_not_act() -> None:
+    """Log-probabilities of an idle player's action are 0, also if it is one of many legal ones."""
+    rng, shape = np.random.default_rng(0), (5, 4, 3)
+    state = DiceState(rng.integers(0, 8, shape), np.zeros(shape[:2], int), None)
+    rollout: Any = SimpleNamespace(
+        state=state,
+        action=rng.integers(0, 4, shape),
+        log_prob=-rng.uniform(1, 2, shape),
+        reference_logits=rng.normal(size=(*shape, 2, 4)),
+        reset=np.ones(shape[:2], bool),
+    )
+    ppo = make_ppo(Dice(), size=2, bonus=lambda members, own, reset: (members.max(axis=-1), own))
+    acts = np.asarray(state.values) % 4 != 0
+    assert acts.any() and not acts.all()
+    for logs in ppo.bonus_of(rollout):
+        np.testing.assert_array_equal(np.asarray(logs) < 0, acts)
 
 
 @pytest.mark.parametrize("bonus", [mep_bonus, pytest.param(TrajeDiBonus(), marks=pytest.mark.slow)])
