@@ -90,7 +90,7 @@ class QLearningConfig(RolloutConfig):
     replay_size: PositiveInt = 2_000_000
     """Environment timesteps in the replay memory."""
     warmup_steps: PositiveInt = 100_000
-    """Environment timesteps before the first gradient step."""
+    """Environment timesteps before the first gradient step, where `lr_schedule` starts."""
     priority_exponent: UnitInterval = 0.9
     """Exponent of a sequence's priority; 0: uniform replay."""
     priority_max: UnitInterval = 0.9
@@ -311,8 +311,11 @@ class QLearner(RolloutLearner):
         metrics = mean_or_first_nonfinite(metrics) | {
             "parameter_norm": jnp.linalg.norm(ravel_pytree(params)[0])
         }
-        tree = jax.tree.map(
-            lambda new, old: jnp.where(ready, new, old), tree, replay.sum_tree_state
+        # gradients are 0 before, but Adam's bias correction would be used up
+        opt_state, tree = jax.tree.map(
+            lambda new, old: jnp.where(ready, new, old),
+            (opt_state, tree),
+            (learner.opt_state, replay.sum_tree_state),
         )
         copies = played % config.target_every == 0
         updated = learner.replace(

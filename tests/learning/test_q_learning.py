@@ -248,6 +248,14 @@ def test_target_network_is_copied_at_its_interval(updates: Updates) -> None:
             assert same(state.target_params, states[i - 1].target_params)
 
 
+def test_optimizer_starts_after_the_warm_up(updates: Updates) -> None:
+    """Zero gradients would use up Adam's bias correction."""
+    fresh, *_, last_waiting, first_step = (state.opt_state for state in updates.states[:4])
+    assert same(last_waiting, fresh)
+    counts = [leaf for leaf in jax.tree.leaves(first_step) if leaf.dtype == np.int32]
+    assert counts == [updates.learner.config.gradient_steps]
+
+
 def leaves(tree: Any) -> np.ndarray:
     """Priorities of the items of each block, [blocks, capacity]."""
     first = 2**tree.tree_depth - 1
