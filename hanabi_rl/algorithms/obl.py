@@ -19,10 +19,11 @@ from hanabi_rl.agents.policy import NetworkPolicy
 from hanabi_rl.agents.structured.policy_step import widen_params
 from hanabi_rl.algorithms.ippo import IPPOConfig, SelfPlayAlgorithm
 from hanabi_rl.algorithms.ppo_runner import TrainingSetup
+from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.start_states import StartStates
 from hanabi_rl.learning import parallel
 from hanabi_rl.learning.beliefs import BeliefLearner, BeliefTraining, self_play_collector
-from hanabi_rl.learning.config import LRSchedule
+from hanabi_rl.learning.config import LRSchedule, check_divides
 from hanabi_rl.learning.finite import NotFiniteError
 from hanabi_rl.learning.off_belief import OffBeliefPPO, PreviousLevel
 from hanabi_rl.learning.rewards import HanabiShaping
@@ -60,7 +61,18 @@ class OBLConfig(IPPOConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.game, Rules):
+            raise ValueError(
+                f"--game: expected Hanabi in off-belief learning, got {self.game.name}"
+            )
         structured_config(self.network)
+        belief = self.belief
+        check_divides(
+            "belief.num_envs * belief.num_steps",
+            belief.num_envs * belief.num_steps,
+            "belief.num_minibatches",
+            belief.num_minibatches,
+        )
         shaping = self.shaping
         refused = {
             "--privileged-critic": self.privileged_critic,

@@ -21,6 +21,14 @@ from hanabi_rl.learning.rollout import EpisodeSetup, SampleEpisode, self_play
 class OtherPlayConfig(IPPOConfig):
     """Train under random colour permutations per seat (Other-Play, Hu et al. 2020)."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.game, Rules):
+            raise ValueError(
+                f"--game: expected Hanabi in Other-Play, which permutes colours, got "
+                f"{self.game.name}"
+            )
+
 
 def renamed_colors(rules: Rules) -> SampleEpisode:
     """Each seat sees a uniform colour permutation of its own."""

@@ -13,7 +13,7 @@ from support.small_ppo import make_ppo
 
 from hanabi_rl.agents.color_permuted import ColorPermuted
 from hanabi_rl.agents.policy import NetworkPolicy
-from hanabi_rl.algorithms.other_play import renamed_colors
+from hanabi_rl.algorithms.other_play import OtherPlayConfig, renamed_colors
 from hanabi_rl.games.hanabi import Rules, legal_actions, observation_slices
 from hanabi_rl.games.hanabi.observation import observe
 from hanabi_rl.games.hanabi.symmetry import (
@@ -22,6 +22,7 @@ from hanabi_rl.games.hanabi.symmetry import (
     permute_legal,
     permute_obs,
 )
+from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.learning.encoding import observe_rows
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout
@@ -54,6 +55,11 @@ class ColorBlind(flax.struct.PyTreeNode):
         return carry, jnp.where(
             legal, obs @ self.weights + jnp.sin(carry) - 1e6 * color_hint, -1e10
         )
+
+
+def test_other_game_is_rejected() -> None:
+    with pytest.raises(ValueError, match="--game: expected Hanabi .*, got overcooked"):
+        OtherPlayConfig(game=game_from_text("overcooked"))
 
 
 COLORLESS = (

@@ -18,6 +18,7 @@ from hanabi_rl.agents.policy_folder import save_policy
 from hanabi_rl.algorithms.obl import BELIEF, OBLConfig, check_obl_level, load_previous_level
 from hanabi_rl.algorithms.registry import run
 from hanabi_rl.games.hanabi.rules import Rules
+from hanabi_rl.games.registry import game_from_text
 from hanabi_rl.launch.presets import preset_config
 from hanabi_rl.learning.beliefs import BeliefTraining
 from hanabi_rl.nn.structured_network import StructuredConfig
@@ -80,6 +81,18 @@ def test_incompatible_previous_level_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected 2 players, the game of the level below, got 3"):
         run("obl", config_of(TINY_3P, tmp_path / "run", previous_level=good, network=LEARNT))
     assert not (tmp_path / "run").exists()
+
+
+def test_other_game_is_rejected() -> None:
+    with pytest.raises(ValueError, match="--game: expected Hanabi .*, got overcooked"):
+        OBLConfig(game=game_from_text("overcooked"))
+
+
+def test_minibatches_must_divide_the_rollout_of_the_belief() -> None:
+    with pytest.raises(ValueError, match="=8192 must be divisible by belief.num_minibatches=3"):
+        OBLConfig(belief=BeliefTraining(num_minibatches=3))
+    with pytest.raises(ValueError, match="--belief.num-minibatches: expected .* from 1"):
+        OBLConfig(belief=BeliefTraining(num_minibatches=0))
 
 
 @pytest.mark.parametrize("preset", ["next-level", "next-level-gpu"])
