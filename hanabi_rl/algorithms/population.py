@@ -65,8 +65,8 @@ class PopulationLearner(PPOLearner):
 
     algorithm: str = ""
     run_dir: Path = Path()
-    best: int = 0
-    """Member with the highest score in the last evaluation."""
+    host_state: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """See `Trainer`; `best_member` has the highest score in the last evaluation."""
 
     @property
     def size(self) -> int:
@@ -84,7 +84,7 @@ class PopulationLearner(PPOLearner):
 
     def current(self, state: LearnerState) -> NetworkPolicy:
         """See `PPOLearner`: the best member."""
-        return self.members(state)[self.best]
+        return self.members(state)[self.host_state.get("best_member", 0)]
 
     def terms(self, number: int, metrics: dict[str, Any]) -> dict[str, Any]:
         """See `Learner`."""
@@ -104,7 +104,7 @@ class PopulationLearner(PPOLearner):
             policies, update = self.members(state), int(parallel.fetch(state.update)[0])
             found = [self.training.evaluate(policy, self.config) for policy in policies]
             scores = [measured["selfplay_mean"] for measured in found]
-            self.best = int(np.argmax(scores))
+            self.host_state["best_member"] = int(np.argmax(scores))
             steps = update * self.config.num_envs * self.config.num_steps
             for k, policy in enumerate(policies):
                 for folder in (f"{EVALUATED}/{steps}", BEST_POLICY):
@@ -158,10 +158,10 @@ class Population(PPOAlgorithm):
             progress_metric="diversity_bonus",
         )
 
-    def learner(self, run_dir: Path, *parts: Any) -> PopulationLearner:
+    def learner(self, run_dir: Path, host_state: dict[str, Any], *parts: Any) -> PopulationLearner:
         """See `PPOAlgorithm`."""
         learner = PopulationLearner(*parts)
-        learner.algorithm, learner.run_dir = self.name, run_dir
+        learner.algorithm, learner.run_dir, learner.host_state = self.name, run_dir, host_state
         return learner
 
     def measure(self, config: PopulationConfig, run_dir: Path, *rest: Any) -> dict[str, Any]:

@@ -214,9 +214,9 @@ class PPOAlgorithm(Algorithm):
         None."""
         raise NotImplementedError
 
-    def learner(self, run_dir: Path, *parts: Any) -> "PPOLearner":
-        """Learner of a run, from the fields of `PPOLearner`."""
-        del run_dir
+    def learner(self, run_dir: Path, host_state: dict[str, Any], *parts: Any) -> "PPOLearner":
+        """Learner of a run, from `Trainer.host_state` and the fields of `PPOLearner`."""
+        del run_dir, host_state
         return PPOLearner(*parts)
 
     def check_inputs(self, config: Any) -> None:
@@ -283,7 +283,7 @@ class PPOAlgorithm(Algorithm):
         ) as trainer:
             announce_updates(config, run_dir, trainer.done)
             parts = config, training, policy, ppo.compile_update(), parallel.replicate(context)
-            updates = self.learner(run_dir, *parts)
+            updates = self.learner(run_dir, trainer.host_state, *parts)
             done, total = trainer.done * steps, config.num_updates * steps
             with Progress(self.title, total=total, unit="steps", initial=done) as progress:
                 trainer.run(updates, learner, actors, progress)

@@ -1,13 +1,16 @@
 """Complete runs of populations: files, resuming, and a best response to the members."""
 
 import dataclasses
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from support.games import TINY
+from support.policies import network_policy
 from support.runs import RUN_FILES, read_lines, read_state
 
 from hanabi_rl.agents.loading import load_policy
@@ -63,6 +66,21 @@ def test_non_finite_member_is_named() -> None:
     found = learner.terms(7, {"loss": np.array([0.5, np.nan])})
     assert list(found) == ["update 7 of member 0", "update 7 of member 1"]
     assert [of["loss"] for of in found.values()] == pytest.approx([0.5, np.nan], nan_ok=True)
+
+
+def test_best_member_is_kept_between_sessions(tmp_path: Path) -> None:
+    """Saved before the next evaluation; checkpoints of earlier versions have no best member."""
+    scores = iter([1.0, 3.0, 2.0])
+    setup = SimpleNamespace(evaluate=lambda policy, config: {"selfplay_mean": next(scores)})
+    members = [network_policy(TINY, seed) for seed in range(3)]
+    stacked = jax.tree.map(lambda *x: np.stack(x), *(member.params for member in members))
+    state: Any = SimpleNamespace(params={"actor": stacked}, update=np.zeros(3, np.int32))
+    parts, saved = (MEPConfig(game=TINY, members=3), setup, members[0], None, None), {}
+    MEP.learner(tmp_path, saved, *parts).evaluate(state)
+    resumed = MEP.learner(tmp_path, json.loads(json.dumps(saved)), *parts)
+    assert resumed.current(state).identity() == members[1].identity()
+    earlier = MEP.learner(tmp_path, {}, *parts)
+    assert earlier.current(state).identity() == members[0].identity()
 
 
 @pytest.mark.slow
