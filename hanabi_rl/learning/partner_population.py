@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from hanabi_rl.agents.policy import NetworkPolicy, Policy, next_game
 from hanabi_rl.agents.wrapper import Wrapper
+from hanabi_rl.learning.config import check_divides
 from hanabi_rl.learning.observation_views import (
     CurrentPlayerView,
     ObservationView,
@@ -114,7 +115,7 @@ def init_carry(
         return None
     if not isinstance(policy, PartnerPopulation):
         return _carry_of_one(policy, view, num_envs)
-    _check(num_envs, policy.size)
+    check_divides("num_envs / devices", num_envs, "partners", policy.size)
     init_group = partial(_carry_of_one, view=view, num_envs=num_envs // policy.size)
     return tuple(
         flatten_rows(jax.vmap(init_group, axis_size=size, out_axes=1)(group))
@@ -239,12 +240,5 @@ def _reads_inputs(policy: Policy, view: ObservationView) -> TypeGuard[FeaturePol
 def _to_env_groups(tree: PyTree, count: int) -> PyTree:
     """[N, ...] -> [N / K, K, ...]; the inverse is `flatten_rows`."""
     for leaf in jax.tree.leaves(tree)[:1]:
-        _check(leaf.shape[0], count)
+        check_divides("num_envs / devices", leaf.shape[0], "partners", count)
     return jax.tree.map(lambda x: x.reshape(x.shape[0] // count, count, *x.shape[1:]), tree)
-
-
-def _check(num_envs: int, count: int) -> None:
-    if num_envs % count:
-        raise ValueError(
-            f"{num_envs} environments on a device must be divisible by the {count} partners"
-        )
