@@ -219,7 +219,7 @@ class NetworkPolicy(flax.struct.PyTreeNode):
         """Step rows [B], given their precomputed features `inputs`."""
         del reset
         inputs = self._steps.own_inputs(self.rules, self.network, inputs)
-        return carry, self._steps.logits(self.network, self.params, inputs, legal)
+        return carry, self._steps.logits(self.network, self.params, inputs, legal, self.precision)
 
     @with_fixed_settings
     def step(

@@ -24,7 +24,7 @@ from hanabi_rl.games.hanabi.rules import Rules
 from hanabi_rl.games.hanabi.state import State
 from hanabi_rl.learning import losses, parallel
 from hanabi_rl.learning.config import PPOConfig
-from hanabi_rl.learning.partner_population import init_carry
+from hanabi_rl.learning.partner_population import init_carry, with_precision
 from hanabi_rl.learning.ppo import PPO
 from hanabi_rl.learning.rewards import HanabiShaping
 from hanabi_rl.learning.rollout import EMPTY_CONTEXT, Rollout, TrainContext
@@ -133,6 +133,25 @@ def test_stored_features_reproduce_logits(played: Any) -> None:
     log_prob = np.asarray(jax.nn.log_softmax(logits))
     taken = np.take_along_axis(log_prob, rollout.action[..., None], -1)[..., 0]
     np.testing.assert_allclose(taken, rollout.log_prob, atol=1e-4)
+
+
+def test_reference_has_the_precision_of_the_run(played: Any, clone: NetworkPolicy) -> None:
+    """In bfloat16 a policy and a learner with its parameters have equal logits, so that the KL
+    divergence is 0 at the start; those in float32 differ."""
+    ppo, learner, _, rollout = played
+    ppo = dataclasses.replace(ppo, config=dataclasses.replace(CONFIG, precision="bfloat16"))
+    inputs, reset = jax.tree.map(lambda x: x[3, :, 0], rollout.inputs), rollout.reset[3]
+    legal = np.ones((64, RULES.num_actions), bool)
+    unseen = np.zeros((64, RULES.hand_size * (4 + RULES.num_ranks)))
+    reads = jax.tree.map(lambda x: x[None], (inputs, legal, reset, unseen))
+    _, own, _ = jax.jit(ppo.apply)(learner.params, (), *reads)
+    query = jax.jit(lambda policy: policy.step_features((), inputs, legal, reset)[1])
+    mixed = with_precision(Tempered(clone, temperature=1.0), "bfloat16")
+    np.testing.assert_allclose(query(mixed), own[0], atol=1e-5)
+    assert np.abs(query(clone) - own[0]).max() > 1e-3
+    obs, may = jnp.zeros((64, RULES.obs_size)), jnp.asarray(legal)
+    step = jax.make_jaxpr(lambda policy: policy.step(policy.init_carry(64), obs, may, reset)[1])
+    assert "bf16" in str(step(mixed)) and "bf16" not in str(step(clone))
 
 
 def test_policy_excludes_critic_parameters(played: Any, clone: NetworkPolicy) -> None:

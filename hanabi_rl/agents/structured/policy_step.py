@@ -35,8 +35,7 @@ def step(
     reset: jax.Array,
     precision: Precision = "float32",
 ) -> tuple[Memory, jax.Array]:
-    """See `Policy.step`; in float32 at any `precision`."""
-    del precision
+    """See `Policy.step`."""
     known = reset_memory(rules, network.features, carry, reset)
     if network.features != "facts" or network.profile:  # otherwise there is no memory
         known = update_memory(rules, network.features, known, from_observation(rules, obs))
@@ -44,7 +43,7 @@ def step(
     def active_logits(rows: tuple[Memory, jax.Array, jax.Array]) -> jax.Array:
         known, obs, legal = rows
         view = features_of(rules, network.features, known, from_observation(rules, obs))
-        return logits(network, params, view, legal)
+        return logits(network, params, view, legal, precision)
 
     my_turn = ~legal[:, rules.noop]
     answer = compute_active_rows(rules, my_turn, active_logits, (known, obs, legal))
