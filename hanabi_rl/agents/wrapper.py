@@ -83,7 +83,7 @@ class LogitsWrapper(Wrapper):
 
     @property
     def feature_spec(self) -> str | None:
-        """See `FeaturePolicy` in `learning/observation_views.py`."""
+        """See `FeaturePolicy` in `learning/partner_population.py`."""
         return getattr(self.policy, "feature_spec", None)
 
     def init_features_carry(self, batch: int) -> PyTree:

@@ -55,7 +55,8 @@ class BestResponseConfig(AnnealedPartnerConfig, IPPOConfig):
     with a profile keeps its statistics of them."""
     priority_exponent: NonNegative = 0.0
     """Exponent of rank-prioritised partner sampling (Maximum Entropy Population, MEP; 0.5 to 1.5 in
-    ZSC-Eval): above 0, partners with low scores are sampled more often. 0: uniform."""
+    ZSC-Eval): above 0, partners with low scores are sampled more often. 0, or one partner:
+    uniform."""
     unseen_return: Unseen = "lowest"
     """With --priority-exponent: return assumed for a partner without finished games, the lowest or
     the mean of the others (mean: ZSC-Eval's code)."""

@@ -94,9 +94,9 @@ class RolloutConfig(TrainingConfig):
     shaping: ShapingField = dataclasses.field(default_factory=HanabiShaping)
     """Training reward. Reported scores are always true scores."""
     current_player_only: bool = False
-    """Compute a feed-forward network for the current player only, as structured networks always do;
-    minibatches then omit partners' moves (`best_response`, `e3t`). Halves the work with 2 players.
-    """
+    """In Hanabi, compute a feed-forward network for the current player only, as structured networks
+    always do; minibatches then omit partners' moves (`best_response`, `e3t`). Halves the work with
+    2 players."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

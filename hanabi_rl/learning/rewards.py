@@ -5,9 +5,9 @@
 In Hanabi the score may keep its points after the last life and charge for lives
 (`HanabiShaping.score_reward`); reported scores are always true scores. Team events (`teaming`, `g1`
 to `g3`) are paid for moves of any seat, like points: Biswas et al. and Siu et al. add them to the
-reward that all players share. Biased-reward events are paid, and u applied, only for the learner's
-own moves: in ZSC-Eval a biased reward belongs to one agent and phi(s, a) to its action; otherwise
-its partner would be trained to act for it.
+reward that all players share. u scales the reward of every move. Biased-reward events are paid only
+for the learner's own moves: in ZSC-Eval a biased reward belongs to one agent and phi(s, a) to its
+action; otherwise its partner would be trained to act for it.
 """
 
 from __future__ import annotations
