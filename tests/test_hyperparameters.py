@@ -83,7 +83,10 @@ def written(algorithm: str, path: Path) -> dict[tuple[str, str], Any]:
             for (path, name), value in of_clone.items()
             if path != "game." and name != "report_games"
         }
-    found |= leaves(table)
+    for at, value in leaves(table).items():
+        if isinstance(value, list):  # "..." is the extended preset's list
+            value = [x for each in value for x in (found[at] if each == "..." else [each])]
+        found[at] = value
     if players := re.search(r"(?:^|-)(\d)p(?:-|$)", path.stem):
         found.setdefault(("game.", "num_players"), int(players[1]))
     return found
