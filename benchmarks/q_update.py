@@ -91,7 +91,7 @@ def measure(preset: str = "hour", repeats: int = 5) -> common.Record:
         "ours": lambda: harmonic_mean(advance() for _ in range(10)),
         "floor": side(todo, moves),
     }
-    for _ in range(config.warmup_updates):
+    for _ in range(config.updates_without_steps + 1):
         advance()
     sides["floor"]()
     rates = common.alternate(sides, repeats)

@@ -272,9 +272,8 @@ def _section(repository: str, card: Mapping[str, Any]) -> str:
         "command": in_words(card, "command"),
         "evaluated": card["measured"],
     }
-    over = (
-        "" if game_name(_game_text(card)) == "hanabi" else "; of prediction, over groups of players"
-    )
+    of_groups = card["prediction"] is not None and game_name(_game_text(card)) != "hanabi"
+    over = "; of prediction, over groups of players" if of_groups else ""
     table = "\n".join(f"| {key} | {_cell(str(text))} |" for key, text in rows.items())
     return f"""\
 hanabi-rl is not on a package index yet. In a checkout: `pip install -c constraints.txt -e .`, then

@@ -67,12 +67,13 @@ class OBLConfig(IPPOConfig):
             )
         structured_config(self.network)
         belief = self.belief
-        check_divides(
-            "belief.num_envs * belief.num_steps",
-            belief.num_envs * belief.num_steps,
-            "belief.num_minibatches",
-            belief.num_minibatches,
-        )
+        if self.previous_level is not None:  # level 1 has no belief
+            check_divides(
+                "belief.num_envs * belief.num_steps",
+                belief.num_envs * belief.num_steps,
+                "belief.num_minibatches",
+                belief.num_minibatches,
+            )
         shaping = self.shaping
         refused = {
             "--privileged-critic": self.privileged_critic,

@@ -51,8 +51,7 @@ def cross_play(
     Args:
         out: folder for matrix.csv, matrix.json and matrix.png.
         games: decks per cell, each played with the row's agent at every seat (so 2 players play
-            twice as many games); None: 5000 (games other than Hanabi:
-            200).
+            twice as many games); None: 5000 (other games: 200).
         seed: seed of the decks and of sampled actions; None: 0.
         group: agents to summarise as one; default: agents of the same algorithm.
         cache: folder for the games of each cell; default: OUT/cells.

@@ -36,8 +36,7 @@ def evaluate(
     """Play an agent in self-play and print its scores, with replay links in Hanabi.
 
     Args:
-        games: number of games, one per deck; None: 5000 (games other than Hanabi:
-            200).
+        games: number of games, one per deck; None: 5000 (other games: 200).
         seed: seed of the decks and of sampled actions; None: 0.
     """
     from hanabi_rl.evaluation.measure.game_analysis import GameAnalysis

@@ -26,8 +26,8 @@ def human_likeness(
     """Compare the self-play of agents with recorded human games.
 
     The table has information, endings of games, adherence to conventions, fourteen events and the
-    prediction of human moves. A star marks a value outside human variation: its difference
-    from the humans' exceeds that between 95% of random halves of the human games.
+    prediction of human moves. A star marks a value outside human variation: it differs
+    from the humans' value by more than two random halves of the human games do in 95% of splits.
 
     Args:
         games: .safetensors (AH2AC2), .json or .jsonl (hanab.live), .openspiel; only human seats

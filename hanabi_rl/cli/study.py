@@ -65,7 +65,7 @@ def study(
     path.mkdir(parents=True, exist_ok=True)
     # not `.lock`, which `hanabi-rl games` takes while the server runs
     with lock_run_dir(path, "server", "--state", ".server"):
-        folder = StudyFolder(path, design)
+        folder = StudyFolder(path, design, change=True)
         listening = listen(host, port)
         play, partners = _tables(folder, slots)
         scheme = "http" if tls_cert is None else "https"

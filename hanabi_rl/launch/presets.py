@@ -138,7 +138,6 @@ def _merged(base: dict[str, Any], changes: dict[str, Any], where: str) -> dict[s
                     f'{where}.{key}: "..." stands for the list in the extended preset, '
                     "which has none; list the values"
                 )
-            at = value.index("...")
-            value = [*value[:at], *old, *value[at + 1 :]]
+            value = [one for each in value for one in (old if each == "..." else [each])]
         merged[key] = value
     return merged

@@ -128,6 +128,11 @@ class RolloutConfig(TrainingConfig):
         raise NotImplementedError
 
     @property
+    def updates_without_steps(self) -> int:
+        """Updates before the first step of the optimiser."""
+        return 0
+
+    @property
     def num_updates(self) -> int:
         """Updates in the whole run, at least one."""
         return max(1, self.total_steps // (self.num_envs * self.num_steps))

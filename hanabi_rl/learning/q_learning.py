@@ -90,7 +90,7 @@ class QLearningConfig(RolloutConfig):
     replay_size: PositiveInt = 2_000_000
     """Environment timesteps in the replay memory."""
     warmup_steps: PositiveInt = 100_000
-    """Environment timesteps before the first gradient step, where `lr_schedule` starts."""
+    """Environment timesteps before the first gradient step."""
     priority_exponent: UnitInterval = 0.9
     """Exponent of a sequence's priority; 0: uniform replay."""
     priority_max: UnitInterval = 0.9
@@ -124,10 +124,10 @@ class QLearningConfig(RolloutConfig):
         return self.gradient_steps
 
     @property
-    def warmup_updates(self) -> int:
-        """Number of the first update with gradient steps."""
+    def updates_without_steps(self) -> int:
+        """See `RolloutConfig`: the warm-up."""
         needed = math.ceil(self.warmup_steps / (self.num_envs * self.num_steps))
-        return max(self.sequence_chunks, needed)
+        return max(self.sequence_chunks, needed) - 1
 
     @property
     def chunks_per_env(self) -> int:
@@ -284,7 +284,7 @@ class QLearner(RolloutLearner):
         )
         replay = jax.vmap(self.buffer.add)(actors.replay, added)
         played = learner.update + 1
-        ready = played >= config.warmup_updates
+        ready = played > config.updates_without_steps
         blocks = runner.index[::of_block] // of_block
 
         def step(state: Any, i: jax.Array) -> Any:

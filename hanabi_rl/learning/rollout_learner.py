@@ -153,8 +153,8 @@ class RolloutLearner:
         lr: Any = config.lr
         if config.lr_schedule != "constant":
             course = falling(config.lr_schedule, config.lr, config.final_lr, updates)
-            steps = config.gradient_steps_per_update
-            lr = lambda count: course(jnp.minimum(count // steps, updates - 1))  # noqa: E731
+            steps, skipped = config.gradient_steps_per_update, config.updates_without_steps
+            lr = lambda count: course(jnp.minimum(skipped + count // steps, updates - 1))  # noqa: E731
         # flat: one vector of all parameters instead of a small loop per leaf
         return optax.flatten(
             optax.chain(optax.clip_by_global_norm(config.max_grad_norm), optax.adam(lr, eps=1e-5))

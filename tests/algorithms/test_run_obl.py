@@ -90,7 +90,8 @@ def test_other_game_is_rejected() -> None:
 
 def test_minibatches_must_divide_the_rollout_of_the_belief() -> None:
     with pytest.raises(ValueError, match="=8192 must be divisible by belief.num_minibatches=3"):
-        OBLConfig(belief=BeliefTraining(num_minibatches=3))
+        OBLConfig(previous_level="runs/l1", belief=BeliefTraining(num_minibatches=3))
+    OBLConfig(belief=BeliefTraining(num_minibatches=3))  # level 1 has no belief
     with pytest.raises(ValueError, match="--belief.num-minibatches: expected .* from 1"):
         OBLConfig(belief=BeliefTraining(num_minibatches=0))
 

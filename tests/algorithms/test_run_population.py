@@ -93,6 +93,7 @@ def test_run_resumes_exactly_and_saves_members(interrupt_at: Any, tmp_path: Path
         run("trajedi", dataclasses.replace(config, run_dir=str(parts)))
     run("trajedi", dataclasses.replace(config, run_dir=str(parts), resume=True))
     assert read_state(parts, 3) == read_state(whole, 3)
+    assert read_state(parts, 3)["loader"]["best_member"] in range(3)
 
     # files: of every member the evaluated policies, and the last
     folders = RUN_FILES - {"tensorboard"} | {"policy", "policy-latest", "members"}

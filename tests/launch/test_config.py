@@ -470,6 +470,9 @@ def test_dots_in_a_list_stand_for_the_extended_list(tmp_path: Path) -> None:
     assert partners(f'{start}partners = ["bot:piers"]\n') == ("bot:piers",)
     added = ("bot:outer", "bot:iggi", "bot:smart", "bot:piers")
     assert partners(f'{start}partners = ["bot:outer", "...", "bot:piers"]\n') == added
+    doubled = partners(f'{start}partners = ["...", "bot:outer", "..."]\n')
+    assert doubled == ("bot:iggi", "bot:smart", "bot:outer", "bot:iggi", "bot:smart")
+    mine.write_text(f'{start}partners = ["bot:outer", "...", "bot:piers"]\n')
     mine.rename(tmp_path / "second.toml")
     third = partners('extends = "second.toml"\npartners = ["...", "bot:iggi"]\n')
     assert third == (*added, "bot:iggi")

@@ -277,6 +277,11 @@ def test_every_row_is_paid_the_bonus(rows: tuple[int, ...], monkeypatch: Any) ->
         np.testing.assert_allclose(row, 1 + 0.5 * np.arange(6).reshape(3, 2))
 
 
+def test_members_have_the_precision_of_the_run() -> None:
+    ppo = make_ppo(TINY, precision="bfloat16")
+    assert ppo.policy_of(None).precision == ppo.members(None).policy.precision == "bfloat16"
+
+
 def test_bonus_ignores_players_that_do_not_act() -> None:
     """Log-probabilities of an idle player's action are 0, also if it is one of many legal ones."""
     rng, shape = np.random.default_rng(0), (5, 4, 3)

@@ -256,6 +256,21 @@ def test_optimizer_starts_after_the_warm_up(updates: Updates) -> None:
     assert counts == [updates.learner.config.gradient_steps]
 
 
+def test_learning_rate_follows_all_updates_of_the_run() -> None:
+    """Adam counts from the end of the warm-up, the rate falls from the run's first update."""
+    fields: Any = {"total_steps": 400, "warmup_steps": 160, "gradient_steps": 3}
+    learner = make_learner(TINY, FEED_FORWARD, lr_schedule="linear", **fields)
+    config, optimizer = learner.config, learner.optimizer()
+    assert (config.num_updates, config.updates_without_steps) == (10, 3)
+    params = {"w": np.ones(1, np.float32)}
+    state, steps = optimizer.init(params), []
+    for _ in range(7 * 3):
+        step, state = optimizer.update({"w": np.full(1, 1e-3, np.float32)}, state, params)
+        steps.append(-float(step["w"][0]))
+    rates = np.repeat(config.lr * (1 - np.arange(3, 10) / 10), 3)
+    np.testing.assert_allclose(steps, rates, rtol=0.02)
+
+
 def leaves(tree: Any) -> np.ndarray:
     """Priorities of the items of each block, [blocks, capacity]."""
     first = 2**tree.tree_depth - 1

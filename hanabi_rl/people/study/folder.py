@@ -46,22 +46,29 @@ class WithdrawnError(RefusedError):
 
 class StudyFolder:
     """Folder of a study, created if it is missing. One server at a time may use it; commands can
-    run concurrently. Raises ValueError for another study than the folder's if that has
-    participants."""
+    run concurrently. Raises ValueError for another study than the folder's; a server, which may
+    `change` it, replaces the study of a folder without participants."""
 
-    def __init__(self, path: Path, study: Study, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path,
+        study: Study,
+        clock: Callable[[], float] = time.time,
+        change: bool = False,
+    ) -> None:
         self.path, self.study, self.clock = path, study, clock
         self._people = path / "participants"
         self._people.mkdir(parents=True, exist_ok=True)
         file = path / "study.json"
         saved = read_study_of(path) if file.exists() else None
-        if saved not in (None, study) and self.participants():
+        if saved not in (None, study) and (not change or self.participants()):
             raise ValueError(
-                f"{path}: the study differs from the folder's ({file}), which has participants: "
-                "use another --state for a changed study"
+                f"{path}: the study differs from the folder's ({file}): use another --state for a "
+                "changed study"
             )
         if saved != study:
-            header = {"format_version": FORMAT_VERSION, "tag": secrets.token_hex(4)}
+            tag = secrets.token_hex(4) if saved is None else self.tag
+            header = {"format_version": FORMAT_VERSION, "tag": tag}
             write_json(file, header | {"study": study_to_json(study)})
 
     @functools.cached_property

@@ -1,6 +1,7 @@
 """Study files, orders of agents, and participant data."""
 
 import collections
+import dataclasses
 import itertools
 import json
 import re
@@ -156,12 +157,15 @@ def test_withdrawal_leaves_only_audit_line(tmp_path):
 
 
 def test_study_can_change_until_the_first_participant(tmp_path):
-    make_study_play(tmp_path)
-    folder = make_study_play(tmp_path, title="Another").folder
-    assert read_study_of(tmp_path).title == "Another"
+    first = make_study_play(tmp_path).folder
+    another = dataclasses.replace(first.study, title="Another")
+    with pytest.raises(ValueError, match="the study differs from the folder's"):
+        StudyFolder(tmp_path, another)  # a command, while a server may run
+    folder = StudyFolder(tmp_path, another, change=True)
+    assert read_study_of(tmp_path) == another and folder.tag == first.tag
     folder.join()
     with pytest.raises(ValueError, match="the study differs from the folder's"):
-        make_study_play(tmp_path)
+        StudyFolder(tmp_path, first.study, change=True)
 
 
 def test_participant_withdrawn_while_files_are_read_is_skipped(tmp_path):
