@@ -55,10 +55,10 @@ def gauntlet(
         UnfinishedScores,
         default_series,
         gauntlet_partners,
-        maximum_score,
         play_each_partner,
         with_self_play,
     )
+    from hanabi_rl.evaluation.measure.intervals import score_bounds
     from hanabi_rl.evaluation.reporting import gauntlet as report
     from hanabi_rl.evaluation.reporting.matrix import short_labels
     from hanabi_rl.evaluation.reporting.tables import table
@@ -108,7 +108,7 @@ def gauntlet(
         yield ""
         yield from report.gauntlet_parts(results)
     if plot is not None:
-        report.plot_gauntlet(results, plot, title, maximum_score(rules))
+        report.plot_gauntlet(results, plot, title, score_bounds(rules.max_score)[1])
     about = {"games": games, "series": series, "seed": seed, "added_families": families}
     about["validation"] = validation
     yield about | {"agents": [report.gauntlet_dict(result) for result in results]}

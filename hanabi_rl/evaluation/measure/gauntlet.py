@@ -112,13 +112,13 @@ class PartnerResult:
 
     def interval(self, scores: np.ndarray) -> Interval:
         """Mean of `scores` float[S], one per series, clipped to the possible scores."""
-        low, high = score_bounds(self.partner.policy.rules.max_score)
+        low, high = self.score_bounds
         return mean_interval(scores, min_value=low, max_value=high)
 
     @property
-    def max_score(self) -> float:
-        """Maximum score of the game; infinite if it has none."""
-        return maximum_score(self.partner.policy.rules)
+    def score_bounds(self) -> tuple[float, float]:
+        """Lowest and highest possible score of the game."""
+        return score_bounds(self.partner.policy.rules.max_score)
 
     @property
     def by_seat(self) -> list[Interval] | None:
@@ -214,17 +214,12 @@ class GauntletResult:
         if not first_last or self.partner_results[0].scores.shape[2] == 1:
             return None
         first, last = np.mean(first_last, axis=0).T
-        max_score = self.self_play.max_score
+        _, max_score = self.self_play.score_bounds
         return mean_interval(last - first, min_value=-max_score, max_value=max_score)
 
     def zero_rate(self) -> float:
         """Fraction of games of score 0, over all partners."""
         return float(np.mean([b.zero_rate for b in self.partner_results]))
-
-
-def maximum_score(rules: Rules | Game) -> float:
-    """Maximum score of a game; infinite if it has none."""
-    return np.inf if rules.max_score is None else rules.max_score
 
 
 def best_response_scores(rules: Rules | Game) -> dict[str, float]:

@@ -13,9 +13,8 @@ from hanabi_rl.evaluation.measure.gauntlet import (
     GauntletPartner,
     GauntletResult,
     PartnerResult,
-    maximum_score,
 )
-from hanabi_rl.evaluation.measure.intervals import interval_dict
+from hanabi_rl.evaluation.measure.intervals import interval_dict, score_bounds
 from hanabi_rl.evaluation.reporting import plots
 from hanabi_rl.evaluation.reporting.tables import Column, Part, table
 
@@ -64,7 +63,8 @@ def partner_columns(partners: Sequence[GauntletPartner], length: int) -> list[Co
     of the series. Each is as wide as its longest text, so that rows can be printed one by one."""
     names, families = zip(*((one.name, one.family) for one in partners), strict=True)
     rules, of_best = partners[0].policy.rules, any(one.best_response for one in partners)
-    score = len(f"{min(maximum_score(rules), 999):.2f}")  # width of a mean
+    _, max_score = score_bounds(rules.max_score)
+    score = len(f"{min(max_score, 999):.2f}")  # width of a mean
     columns = [
         Column(
             "partner",
